@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_triangle.c - three parties on this machine: sessions over the in-memory network, sealed
- * links, one compute thread each, everything from the first message of a step to its last,
- * preprocessing included. Operands are shares already there; nothing is opened.
+/* bench_triangle.c - three parties on this machine: sessions with sealed links, everything from the
+ * first message of a step to its last, preprocessing included. Operands are shares already there;
+ * nothing is opened. Who drives the sessions is one of
+ *
+ *     parties    a thread for each party, which computes too, as in the tools (tools/parties.h)
+ *     workers    the same, and a thread for each party's jobs
+ *     turns      one thread over the in-memory network, and a thread for each party's jobs
  *
  * One JSON object per line. Each variant runs several steps; the first, which finds cold memory, is
- * left out, the median of the others is given. "bytes" are those of all parties. */
+ * left out, the median of the others is given. "bytes" are those of all parties.
+ *
+ *     bench_triangle [PART OF A NAME [parties|workers|turns]...] */
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +23,12 @@
 #include <uvcc/nonlinear.h>
 #include <uvcc/uvcc.h>
 
-enum { STEPS = 6, PIECE = 1 << 15 };
+#include "../tools/parties.h"
+
+enum { STEPS = 11, PIECE = 1 << 15 };
+
+typedef enum drive_by { PARTIES, WORKERS, TURNS, DRIVERS } drive_by;
+static const char *const driver_names[DRIVERS] = {"parties", "workers", "turns"};
 
 static double now(void) {
     struct timespec t;
@@ -134,33 +146,79 @@ static uvcc_program *nonlinear(uvcc_nonlinear what, uint32_t rows, uint32_t cols
 /* ---- running ---- */
 
 typedef struct triangle {
+    drive_by by;
     uvcc_loopback *net;
+    parties *threads;
     uvcc_session *s[3];
     uvcc_cpu *cpu[3];
     uvcc_seeded_random random[3];
-    unsigned finished[3], ready;
+    atomic_uint finished, ready;
+    unsigned until_ready, until_finished;
 } triangle;
 
-static bool turn(triangle *t) {
-    int rc = uvcc_loopback_drive(t->net, t->s, t->cpu, 3);
-    check(rc, "drive");
+static bool hear(triangle *t, unsigned i) {
     uvcc_event e;
-    for (unsigned i = 0; i < 3; i++)
-        while (uvcc_session_poll_event(t->s[i], &e) == 1) {
-            t->finished[i] += e.kind == UVCC_EVENT_STEP_FINISHED;
-            t->ready += e.kind == UVCC_EVENT_READY;
-            if (e.kind == UVCC_EVENT_ABORTED) {
-                fprintf(stderr, "bench_triangle: aborted: %s\n", e.text);
-                exit(1);
-            }
+    bool heard = false;
+    for (; uvcc_session_poll_event(t->s[i], &e) == 1; heard = true) {
+        atomic_fetch_add(&t->finished, e.kind == UVCC_EVENT_STEP_FINISHED);
+        atomic_fetch_add(&t->ready, e.kind == UVCC_EVENT_READY);
+        if (e.kind == UVCC_EVENT_ABORTED) {
+            fprintf(stderr, "bench_triangle: aborted: %s\n", e.text);
+            exit(1);
         }
-    return rc != 0;
+    }
+    return heard;
 }
 
-static void open_triangle(triangle *t, const workload *w) {
+static bool there(triangle *t) {
+    return atomic_load(&t->ready) >= t->until_ready &&
+           atomic_load(&t->finished) >= t->until_finished;
+}
+
+static int hear_party(void *user, unsigned party, bool *moved) {
+    triangle *t = user;
+    *moved |= hear(t, party);
+    return there(t);
+}
+
+static uint64_t now_of(const triangle *t) {
+    return t->by == TURNS ? uvcc_loopback_now(t->net) : parties_now(t->threads);
+}
+
+static void drive(triangle *t, const char *name) {
+    int rc = 1;
+    while (!there(t) && rc > 0) {
+        rc =
+            t->by == TURNS ? uvcc_loopback_drive(t->net, t->s, t->cpu, 3) : parties_run(t->threads);
+        check(rc, "drive");
+        for (unsigned i = 0; i < 3; i++)
+            (void)hear(t, i);
+    }
+    if (rc == 0) {
+        fprintf(stderr, "bench_triangle: %s: stuck\n", name);
+        exit(1);
+    }
+}
+
+static void open_executor(triangle *t, uint8_t i) {
+    uvcc_cpu_config x = {.size = sizeof x,
+                         .alloc = uvcc_host_allocator(),
+                         .mode = t->by == PARTIES ? UVCC_CPU_INLINE : UVCC_CPU_THREADS,
+                         .threads = 1};
+    if (t->by != TURNS)
+        parties_configure(t->threads, i, &x);
+    check(uvcc_cpu_new(&t->cpu[i], &x), "executor");
+    if (t->by != TURNS)
+        parties_join(t->threads, 0, i, t->s[i], t->cpu[i]);
+}
+
+static void open_triangle(triangle *t, const workload *w, drive_by by) {
     uvcc_allocator al = uvcc_host_allocator();
     memset(t, 0, sizeof *t);
+    t->by = by;
+    const parties_config threads = {.workers = 1, .user = t, .hear = hear_party};
     check(uvcc_loopback_new(&t->net, &al, 3, false, 1), "network");
+    check(parties_new(&t->threads, &threads), "threads");
     for (uint8_t i = 0; i < 3; i++) {
         uvcc_config c;
         check(uvcc_config_default(&c, sizeof c), "config");
@@ -185,8 +243,7 @@ static void open_triangle(triangle *t, const workload *w) {
             check(v != NULL ? uvcc_session_set_public(t->s[i], k, v) : UVCC_ERR_NOMEM, "values");
             free(v);
         }
-        uvcc_cpu_config x = {.size = sizeof x, .alloc = al, .mode = UVCC_CPU_THREADS, .threads = 1};
-        check(uvcc_cpu_new(&t->cpu[i], &x), "executor");
+        open_executor(t, i);
         check(uvcc_session_start(t->s[i], 0), "start");
     }
 }
@@ -206,50 +263,93 @@ static uint64_t bytes_of(const triangle *t, bool keys) {
     return sum;
 }
 
-static void measure(workload *w) {
+/* A triangle that ran some steps. */
+typedef struct variant {
     triangle t;
+    workload w;
     double seconds[STEPS];
-    uvcc_session_stats st;
-    open_triangle(&t, w);
-    while (t.ready < 3 && turn(&t))
-        continue;
-    for (uint32_t step = 0; step < STEPS; step++) {
-        const double start = now();
-        for (unsigned i = 0; i < 3; i++)
-            check(uvcc_session_step(t.s[i], step, 0, uvcc_loopback_now(t.net)), "step");
-        while (t.finished[0] + t.finished[1] + t.finished[2] < 3 * (step + 1))
-            if (!turn(&t)) {
-                fprintf(stderr, "bench_triangle: %s: stuck\n", w->name);
-                exit(1);
-            }
-        seconds[step] = now() - start;
-    }
-    uvcc_session_get_stats(t.s[0], &st);
-    qsort(seconds + 1, STEPS - 1, sizeof *seconds, by_size);
-    const double median = seconds[1 + (STEPS - 1) / 2];
-    printf("{\"bench\": \"triangle/%s\", \"audit\": %s, \"seconds\": %.4g, \"best\": %.4g, "
-           "\"per_second\": %.4g, \"online_bytes\": %.4g, \"key_bytes\": %.4g, \"rounds\": %.4g}\n",
-           w->name, w->audit ? "true" : "false", median, seconds[1], (double)w->work / median,
-           (double)bytes_of(&t, false) / STEPS, (double)bytes_of(&t, true) / STEPS,
-           (double)st.rounds / STEPS);
-    fflush(stdout);
-    for (unsigned i = 0; i < 3; i++) {
-        uvcc_cpu_free(t.cpu[i]);
-        uvcc_session_free(t.s[i]);
-    }
-    uvcc_loopback_free(t.net);
+} variant;
+
+static void run_step(variant *v, uint32_t step) {
+    triangle *t = &v->t;
+    const double start = now();
+    for (unsigned i = 0; i < 3; i++)
+        check(uvcc_session_step(t->s[i], step, 0, now_of(t)), "step");
+    t->until_finished = 3 * (step + 1);
+    drive(t, v->w.name);
+    v->seconds[step] = now() - start;
 }
 
-static void run(const char *only, const char *name, uint64_t work, uvcc_program *p) {
-    for (int audit = 0; audit < 2; audit++)
-        if (only == NULL || strstr(name, only) != NULL)
-            measure(&(workload){.name = name, .work = work, .audit = audit, .p = p});
+static void say(variant *v) {
+    uvcc_session_stats st;
+    uvcc_session_get_stats(v->t.s[0], &st);
+    qsort(v->seconds + 1, STEPS - 1, sizeof *v->seconds, by_size);
+    const double median = v->seconds[1 + (STEPS - 1) / 2];
+    printf("{\"bench\": \"triangle/%s\", \"driver\": \"%s\", \"audit\": %s, \"seconds\": %.4g, "
+           "\"best\": %.4g, "
+           "\"per_second\": %.4g, \"online_bytes\": %.4g, \"key_bytes\": %.4g, \"rounds\": %.4g}\n",
+           v->w.name, driver_names[v->t.by], v->w.audit ? "true" : "false", median, v->seconds[1],
+           (double)v->w.work / median, (double)bytes_of(&v->t, false) / STEPS,
+           (double)bytes_of(&v->t, true) / STEPS, (double)st.rounds / STEPS);
+    fflush(stdout);
+}
+
+static void close_triangle(triangle *t) {
+    for (unsigned i = 0; i < 3; i++) {
+        uvcc_cpu_free(t->cpu[i]);
+        uvcc_session_free(t->s[i]);
+    }
+    parties_free(t->threads);
+    uvcc_loopback_free(t->net);
+}
+
+/* Steps of all variants take turns: what else the machine does slows all of them. */
+static void measure(variant *v, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        open_triangle(&v[i].t, &v[i].w, v[i].t.by);
+        v[i].t.until_ready = 3;
+        drive(&v[i].t, v[i].w.name);
+    }
+    for (uint32_t step = 0; step < STEPS; step++)
+        for (unsigned i = 0; i < count; i++)
+            run_step(&v[i], step);
+    for (unsigned i = 0; i < count; i++) {
+        say(&v[i]);
+        close_triangle(&v[i].t);
+    }
+}
+
+/* What the words of the command line leave. */
+typedef struct choice {
+    const char *part; /* of a name; NULL: all */
+    bool drivers[DRIVERS];
+} choice;
+
+static void run(const choice *only, const char *name, uint64_t work, uvcc_program *p) {
+    variant v[2 * DRIVERS];
+    unsigned count = 0;
+    for (unsigned k = 0; k < 2 * DRIVERS; k++)
+        if (only->drivers[k / 2])
+            v[count++] = (variant){.t.by = (drive_by)(k / 2),
+                                   .w = {.name = name, .work = work, .audit = k % 2 != 0, .p = p}};
+    if (only->part == NULL || strstr(name, only->part) != NULL)
+        measure(v, count);
     uvcc_program_free(p);
+}
+
+static choice choose(int argc, char **argv) {
+    choice c = {.part = argc > 1 ? argv[1] : NULL};
+    for (drive_by d = 0; d < DRIVERS; d++) {
+        c.drivers[d] = argc < 3;
+        for (int i = 2; i < argc; i++)
+            c.drivers[d] |= strcmp(argv[i], driver_names[d]) == 0;
+    }
+    return c;
 }
 
 int main(int argc, char **argv) {
     uvcc_host_keep_memory();
-    const char *only = argc > 1 ? argv[1] : NULL; /* part of a name */
+    const choice chosen = choose(argc, argv), *only = &chosen;
     const uint32_t million = 1000000;
     uvcc_op_desc relu = {.opcode = UVCC_OP_RELU, .in_count = 1, .out_count = 2};
     const uvcc_op_desc mul = {.opcode = UVCC_OP_ELEM_MUL,

@@ -326,6 +326,8 @@ static void step_messages(void) {
     seed("stepmsg", "step-empty", -1, out, (size_t)uvcci_step_encode(&m, out, sizeof out));
     m.shape_count = UVCCI_SHAPES_MAX;
     seed("stepmsg", "step-full", -1, out, (size_t)uvcci_step_encode(&m, out, sizeof out));
+    m.shape_count = UVCCI_SHAPES_MAX + 1;
+    seed("stepmsg", "step-hash", -1, out, (size_t)uvcci_step_encode(&m, out, sizeof out));
     seed("stepmsg", "audit", -1, out, (size_t)uvcci_audit_encode(&a, out, sizeof out));
     seed("stepmsg", "bye", -1, out, (size_t)uvcci_bye_encode(UVCC_ABORT_PLAN, out, sizeof out));
 }

@@ -288,6 +288,46 @@ void triangle_input(triangle *t, unsigned party, uint32_t step, uint32_t id, con
     assert_int_equal(uvcc_session_input(t->s[party], step, id, v, triangle_now(t)), 0);
 }
 
+void triangle_give_inputs(triangle *t, const uvcc_program *p, uvcc_reference *ref, uint32_t step,
+                          unsigned most) {
+    for (uint32_t i = 0; i < uvcc_program_input_count(p, 0); i++) {
+        const uvcc_io_desc *io = uvcc_program_input_at(p, 0, i);
+        const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, io->tensor);
+        const size_t n = (size_t)d->rows * d->cols;
+        uint64_t seed = 31 * step + i;
+        int64_t *v = malloc(n * sizeof *v);
+        for (size_t k = 0; k < n; k++)
+            v[k] = (int64_t)(test_rand(&seed) % (2 * most + 1)) - most;
+        triangle_input(t, io->owner, step, io->id, v);
+        assert_int_equal(uvcc_reference_set(ref, io->tensor, v), 0);
+        free(v);
+    }
+}
+
+void triangle_check_outputs(const triangle *t, const uvcc_program *p, uvcc_reference *ref,
+                            uint32_t step) {
+    char why[256];
+    if (uvcc_reference_step(ref, 0, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    for (uint32_t o = 0; o < uvcc_program_output_count(p, 0); o++) {
+        const uvcc_io_desc *io = uvcc_program_output_at(p, 0, o);
+        const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, io->tensor);
+        const int64_t *want = uvcc_reference_get(ref, io->tensor);
+        for (unsigned i = 0; i < 3; i++) {
+            const int64_t *got = uvcc_session_output(t->s[i], step, io->id);
+            if (io->receiver != UVCC_TO_ALL && io->receiver != i) {
+                assert_null(got);
+                continue;
+            }
+            assert_non_null(got);
+            for (size_t k = 0; k < (size_t)d->rows * d->cols; k++)
+                if (got[k] != want[k])
+                    fail_msg("step %u: %s, element %zu: %lld at party %u, not %lld", step, d->name,
+                             k, (long long)got[k], i, (long long)want[k]);
+        }
+    }
+}
+
 void triangle_set_public(triangle *t, uint32_t tensor, const int64_t *v) {
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(uvcc_session_set_public(t->s[i], tensor, v), 0);

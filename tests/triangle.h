@@ -88,6 +88,12 @@ uint64_t triangle_now(const triangle *t);
 /* All parties agree to a step; one gives its input. Both must be taken. */
 void triangle_agree(triangle *t, uint32_t step, uint32_t entry);
 void triangle_input(triangle *t, unsigned party, uint32_t step, uint32_t id, const int64_t *v);
+/* All inputs of entry 0, as the seed says, |v| <= most; the plaintext twin gets them too. */
+void triangle_give_inputs(triangle *t, const uvcc_program *p, uvcc_reference *ref, uint32_t step,
+                          unsigned most);
+/* The twin makes the step; what every party has of its outputs to all is the same. */
+void triangle_check_outputs(const triangle *t, const uvcc_program *p, uvcc_reference *ref,
+                            uint32_t step);
 /* The same public value at all parties. */
 void triangle_set_public(triangle *t, uint32_t tensor, const int64_t *v);
 /* Drives until all are READY, all have finished `steps` steps, or all are CLOSED. Fails the test on

@@ -139,6 +139,19 @@ int atomic_file_apart(const output_use *uses, size_t count) {
     return EXIT_DONE;
 }
 
+int atomic_file_spares(const char *option, const char *path, const output_use *read, size_t count) {
+    struct stat to, from;
+    if (strcmp(path, "-") == 0 || stat(path, &to) != 0 || !S_ISREG(to.st_mode))
+        return EXIT_DONE;
+    for (size_t i = 0; i < count; i++)
+        if (stat(read[i].path, &from) == 0 && from.st_dev == to.st_dev && from.st_ino == to.st_ino)
+            return report_error(EXIT_BAD_INPUT,
+                                "--%s %s: is the file of %s, which it would replace; "
+                                "name another",
+                                option, path, read[i].option);
+    return EXIT_DONE;
+}
+
 FILE *atomic_file_stream(atomic_file *a) {
     return a->file;
 }

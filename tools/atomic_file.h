@@ -24,6 +24,9 @@ typedef struct output_use {
     const char *option, *path; /* NULL: not given */
 } output_use;
 int atomic_file_apart(const output_use *uses, size_t count);
+/* Refuses an output that would replace one of the files that are read, by whatever name. An exit
+ * status after reporting. */
+int atomic_file_spares(const char *option, const char *path, const output_use *read, size_t count);
 /* Everything is written: the file gets its name. An exit status; also for writes that failed. */
 int atomic_file_finish(atomic_file *a);
 /* Takes away what was not finished. */

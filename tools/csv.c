@@ -200,8 +200,7 @@ static int parse_number(reader *r, uint32_t column, field f, double *out) {
                     "the field is empty; every row needs a number in every column");
     if (is_not_finite(f))
         return fail(r, r->number, column,
-                    "'%s' is not a number to train on; fill in a value or remove the row",
-                    show(f).text);
+                    "'%s' is not a finite number; fill in a value or remove the row", show(f).text);
     if (!is_number(f)) {
         bool other = memchr(f.text, ';', f.len) != NULL || memchr(f.text, '\t', f.len) != NULL;
         return fail(r, r->number, column, "'%s' is not a number; %s", show(f).text,
@@ -278,6 +277,10 @@ static int check_quotes(reader *r) {
     return fail(r, r->number, column, "quoted fields are not supported; remove the quotes");
 }
 
+static bool has_labels(const reader *r) {
+    return r->source.part == CSV_ALL || r->source.part == CSV_LABELS;
+}
+
 static int grow_table(const reader *r, csv_table *t, uint32_t rows) {
     if (rows > CSV_ROWS_MAX)
         return -1;
@@ -287,7 +290,7 @@ static int grow_table(const reader *r, csv_table *t, uint32_t rows) {
             return -1;
         t->value = value;
     }
-    if (r->source.part != CSV_FEATURES) {
+    if (has_labels(r)) {
         uint32_t *label = grow(t->label, rows, sizeof *t->label);
         if (label == NULL)
             return -1;
@@ -306,7 +309,7 @@ static int add_row(reader *r, csv_table *t, uint32_t *room, const field *fields)
     double *v = t->value != NULL ? t->value + (size_t)t->rows * t->features : NULL;
     for (uint32_t i = 0; i < r->columns; i++) {
         int rc = 0;
-        if (i == t->label_column && r->source.part != CSV_FEATURES)
+        if (i == t->label_column && has_labels(r))
             rc = parse_label(r, i + 1, fields[i], &t->label[t->rows]);
         else if (i != t->label_column && v != NULL)
             rc = parse_number(r, i + 1, fields[i], v++);
@@ -320,11 +323,14 @@ static int add_row(reader *r, csv_table *t, uint32_t *room, const field *fields)
 /* A file with all columns, or with those of the part alone. */
 static int first_of_part(reader *r, csv_table *t, const char *label, const field *header) {
     const uint32_t features = r->source.features;
-    const bool alone = r->columns == (r->source.part == CSV_FEATURES ? features : 1);
+    const bool alone = r->columns == (has_labels(r) ? 1 : features);
     t->features = features;
-    t->label_column = r->source.part == CSV_FEATURES ? CSV_NO_COLUMN : 0;
+    t->label_column = has_labels(r) ? 0 : CSV_NO_COLUMN;
     if (alone)
         return 0;
+    if (r->source.part == CSV_ROWS)
+        return fail(r, r->number, 0, "%u columns; give the %u of the model, and no other",
+                    r->columns, features);
     if (r->columns == features + 1)
         return find_label(r, label, header, r->columns, &t->label_column);
     if (r->source.part == CSV_FEATURES)
@@ -353,6 +359,14 @@ static int first_row(reader *r, csv_table *t, const char *label, const field *fi
         return fail(r, r->number, 1, "there is no comma; separate the columns with commas");
     t->features = columns - 1;
     return find_label(r, label, *header ? fields : NULL, columns, &t->label_column);
+}
+
+static const char *wanted(const reader *r) {
+    static const char *const rows[] = {[CSV_ALL] = "rows of features and a label",
+                                       [CSV_FEATURES] = "rows of features",
+                                       [CSV_LABELS] = "a label in each row",
+                                       [CSV_ROWS] = "rows of numbers"};
+    return rows[r->source.part];
 }
 
 /* The first row says how many columns there are; every message names the line and what to do with
@@ -392,10 +406,9 @@ static int read_rows(reader *r, csv_table *t, const char *label, field *fields) 
     if (rc < 0)
         return -1;
     if (r->columns == 0)
-        return fail(r, 0, 0, "the file is empty; give rows of features and a label");
+        return fail(r, 0, 0, "the file is empty; give %s", wanted(r));
     if (t->rows == 0)
-        return fail(r, r->number, 1,
-                    "no rows follow the header; give rows of features and a label");
+        return fail(r, r->number, 1, "no rows follow the header; give %s", wanted(r));
     return 0;
 }
 

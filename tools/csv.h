@@ -28,12 +28,12 @@ int csv_read(csv_table *out, const char *path, const char *label, char *message,
              size_t message_cap);
 /* Of a table whose columns belong to two: the features alone, of a file with the label's column or
  * without it, or the labels alone, of a file with features or without them. What is not asked for
- * is not looked at. */
-typedef enum csv_part { CSV_ALL, CSV_FEATURES, CSV_LABELS } csv_part;
+ * is not looked at. Or rows of a table that has no label: features, and no column more. */
+typedef enum csv_part { CSV_ALL, CSV_FEATURES, CSV_LABELS, CSV_ROWS } csv_part;
 typedef struct csv_source {
     csv_part part;
     uint32_t features;                /* how many there must be; CSV_ALL: 0 */
-    const char *file_name, *of_label; /* what messages call the two options */
+    const char *file_name, *of_label; /* what messages call the two options; CSV_ROWS: no label */
 } csv_source;
 int csv_read_part(csv_table *out, const csv_source *source, const char *path, const char *label,
                   char *message, size_t message_cap);

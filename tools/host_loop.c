@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host_loop.c - see host_loop.h.
  *
- * A turn hears the events of every party and then lets that party agree to steps and give inputs,
- * one party after the other in a fixed order; after it the networks move on together. With inline
- * or deferred executors a run is therefore a function of its options. */
+ * A turn hears the events of a party and then lets it agree to steps and give inputs. On one thread
+ * the parties take turns in a fixed order; after them the networks move on together. With inline or
+ * deferred executors a run is then a function of its options. With a thread for each party a turn
+ * is the party's own, as soon as there is something to hear, under the host's lock.
+ *
+ * The lock may be taken again by who has it: a session that a hook calls may write to the log. */
 #include "host_loop.h"
 
 #include <assert.h>
@@ -62,6 +65,10 @@ static bundle_place place_of(const host_worker *w, unsigned p) {
                           .r = (uint16_t)w->replica,
                           .s = (uint16_t)w->stage,
                           .t = (uint16_t)w->tensor_rank};
+}
+
+uint64_t host_now(const host *h, const host_worker *w) {
+    return h->threads != NULL ? parties_now(h->threads) : uvcc_loopback_now(w->net);
 }
 
 static bool all(const host *h, condition *is) {
@@ -215,6 +222,8 @@ static int open_party(host *h, host_worker *w, unsigned p) {
     int rc = uvcc_config_default(&cfg, sizeof cfg);
     if (rc == 0) {
         configure(h, w, p, &cfg, &cpu);
+        if (h->threads != NULL)
+            parties_configure(h->threads, p, &cpu);
         rc = uvcc_cpu_new(&me->cpu, &cpu);
     }
     if (rc == 0)
@@ -228,12 +237,16 @@ static int open_party(host *h, host_worker *w, unsigned p) {
         return report_error(EXIT_BAD_INPUT, "--policy %s: %s", h->c.run->policy,
                             uvcc_session_error_detail(me->session));
     me->agreed = me->given = me->finished = h->c.first_step;
+    if (h->threads != NULL && rc == 0)
+        parties_join(h->threads, w->rank, p, me->session, me->cpu);
     return rc == 0 ? EXIT_DONE : host_failed(h, "a session cannot begin", rc);
 }
 
 static int open_worker(host *h, host_worker *w) {
     const run_options *o = h->c.run;
-    const int rc = seeded_network(&w->net, &h->al, &o->faults, o->fault_seed + w->rank);
+    const int rc = h->threads != NULL
+                       ? 0
+                       : seeded_network(&w->net, &h->al, &o->faults, o->fault_seed + w->rank);
     int status = rc == 0 ? EXIT_DONE : host_failed(h, "the network", rc);
     for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++)
         status = open_party(h, w, p);
@@ -260,6 +273,33 @@ static int make_workers(host *h) {
     return EXIT_DONE;
 }
 
+static int open_lock(pthread_mutex_t *lock) {
+    pthread_mutexattr_t again;
+    int rc = pthread_mutexattr_init(&again);
+    if (rc == 0) {
+        rc = pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
+        rc = rc == 0 ? pthread_mutex_init(lock, &again) : rc;
+        (void)pthread_mutexattr_destroy(&again);
+    }
+    return rc == 0 ? EXIT_DONE : report_error(EXIT_FAILED, "a lock cannot be made");
+}
+
+static int hear(void *user, unsigned p, bool *moved);
+static int idle(void *user);
+
+/* Not where the order of packets, jobs or records is the options' to say, nor where the network's
+ * time is measured. */
+static int open_threads(host *h) {
+    const run_options *o = h->c.run;
+    const parties_config c = {
+        .workers = h->workers, .planes = h->plane, .user = h, .hear = hear, .idle = idle};
+    if (o->parties == RUN_PARTIES_TURNS || o->compute == UVCC_CPU_DEFERRED || h->c.record != NULL ||
+        h->trace != NULL || !run_options_calm(o))
+        return EXIT_DONE;
+    const int rc = parties_new(&h->threads, &c);
+    return rc == 0 ? EXIT_DONE : host_failed(h, "the parties' threads", rc);
+}
+
 /* Programs come first: options that make none leave nothing behind. Then places that cannot be
  * written are known before the work begins. */
 int host_open(host *h, const host_config *c) {
@@ -267,7 +307,10 @@ int host_open(host *h, const host_config *c) {
     *h = (host){.c = *c, .until = c->first_step, .record_lock = -1};
     h->al = memory_counted(&h->memory, c->alloc != NULL ? c->alloc : &system);
     h->prepared = c->first_step;
-    int status = make_workers(h);
+    h->log.lock = &h->lock;
+    int status = open_lock(&h->lock);
+    if (status == EXIT_DONE)
+        status = make_workers(h);
     if (status == EXIT_DONE)
         status = open_policy(h);
     for (uint32_t i = 0; i < h->workers && status == EXIT_DONE; i++)
@@ -280,6 +323,8 @@ int host_open(host *h, const host_config *c) {
         status = open_planes(h);
     if (status == EXIT_DONE)
         status = open_trace(h);
+    if (status == EXIT_DONE)
+        status = open_threads(h);
     for (uint32_t i = 0; i < h->workers && status == EXIT_DONE; i++)
         status = open_worker(h, &h->worker[i]);
     return status;
@@ -364,6 +409,7 @@ static int refused(const host *h, const uvcc_session *s, uint32_t step, int rc) 
 static int agree(host *h, host_worker *w, unsigned p) {
     const host_hooks *c = &h->c.hooks;
     host_party *me = &w->party[p];
+    me->offers = false;
     while (me->ready && me->agreed < h->until) {
         const uint32_t step = me->agreed;
         const bool ahead = c->ahead != NULL && c->ahead(c->user, step);
@@ -377,9 +423,10 @@ static int agree(host *h, host_worker *w, unsigned p) {
         if (step == h->prepared)
             h->prepared++;
         const int entry = c->entry(c->user, w, step);
-        const int rc = entry < 0 ? entry
-                                 : uvcc_session_step(me->session, step, (uint32_t)entry,
-                                                     uvcc_loopback_now(w->net));
+        const int rc = entry < 0
+                           ? entry
+                           : uvcc_session_step(me->session, step, (uint32_t)entry, host_now(h, w));
+        me->offers = rc == UVCC_ERR_AGAIN;
         if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_ABORTED)
             break; /* its event says why */
         if (rc != 0)
@@ -402,8 +449,8 @@ static int give(host *h, host_worker *w, unsigned p) {
             const int64_t *v = c->input(c->user, w, me->given, in->id);
             if (v == NULL)
                 return EXIT_FAILED;
-            const int rc =
-                uvcc_session_input(me->session, me->given, in->id, v, uvcc_loopback_now(w->net));
+            const int rc = uvcc_session_input(me->session, me->given, in->id, v, host_now(h, w));
+            me->offers |= rc == UVCC_ERR_AGAIN;
             if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_ABORTED)
                 return EXIT_DONE;
             if (rc == UVCC_ERR_REFUSED && h->policy != NULL)
@@ -417,18 +464,34 @@ static int give(host *h, host_worker *w, unsigned p) {
 
 /* ---- driving ---- */
 
+static void note_stats(host_party *me) {
+    uvcc_session_get_stats(me->session, &me->stats);
+}
+
+/* Of one session: *e is its next event if `some`, and more may follow. */
+static int turn_of(host *h, host_worker *w, unsigned p, const uvcc_event *e, bool some) {
+    int status = some ? take_event(h, w, p, e) : EXIT_DONE;
+    if (status == EXIT_DONE)
+        status = take_events(h, w, p);
+    note_stats(&w->party[p]);
+    if (status == EXIT_DONE)
+        status = agree(h, w, p);
+    if (status == EXIT_DONE)
+        status = give(h, w, p);
+    return status;
+}
+
+static void turned(const host *h) {
+    if (h->c.hooks.turned != NULL)
+        h->c.hooks.turned(h->c.hooks.user);
+}
+
 static int turn(host *h) {
     int status = EXIT_DONE;
     for (uint32_t i = 0; i < h->workers; i++)
-        for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
-            status = take_events(h, &h->worker[i], p);
-            if (status == EXIT_DONE)
-                status = agree(h, &h->worker[i], p);
-            if (status == EXIT_DONE)
-                status = give(h, &h->worker[i], p);
-        }
-    if (h->c.hooks.turned != NULL)
-        h->c.hooks.turned(h->c.hooks.user);
+        for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++)
+            status = turn_of(h, &h->worker[i], p, NULL, false);
+    turned(h);
     return status;
 }
 
@@ -516,7 +579,77 @@ static int drive(host *h) {
     return rc == 0 ? stuck(h) : check_stall(h);
 }
 
+/* ---- a thread for each party ---- */
+
+/* One session's turn in its party's thread: under the lock if there is something to hear, or to
+ * offer again. */
+static int hear_worker(host *h, host_worker *w, unsigned p, bool *moved) {
+    host_party *me = &w->party[p];
+    uvcc_event e;
+    const bool some = uvcc_session_poll_event(me->session, &e) == 1;
+    if (!some && !me->offers)
+        return 0;
+    (void)pthread_mutex_lock(&h->lock);
+    const uint32_t agreed = me->agreed, given = me->given, inputs = me->inputs;
+    int status = h->goal.status; /* one error is enough */
+    if (status == EXIT_DONE)
+        status = turn_of(h, w, p, &e, some);
+    turned(h);
+    *moved |= some || agreed != me->agreed || given != me->given || inputs != me->inputs;
+    h->goal.status = status;
+    h->goal.reached = h->goal.is != NULL && all(h, h->goal.is);
+    (void)pthread_mutex_unlock(&h->lock);
+    return status != EXIT_DONE;
+}
+
+static int hear(void *user, unsigned p, bool *moved) {
+    host *h = user;
+    if (h->goal.stops && interrupted()) {
+        (void)pthread_mutex_lock(&h->lock);
+        if (h->goal.status == EXIT_DONE)
+            h->goal.status = EXIT_INTERRUPTED;
+        (void)pthread_mutex_unlock(&h->lock);
+        return 1;
+    }
+    int over = 0;
+    for (uint32_t i = 0; i < h->workers && over == 0; i++)
+        over = hear_worker(h, &h->worker[i], p, moved);
+    return over;
+}
+
+/* A run ends when its goal is reached and all wait: what was sent is then the same in every run.
+ * With no goal it ends when the clock was moved and all wait again. */
+static int idle(void *user) {
+    host *h = user;
+    if (h->goal.reached)
+        return 1;
+    h->goal.status = check_stall(h);
+    return h->goal.status != EXIT_DONE || (h->goal.is == NULL && h->goal.waits++ != 0);
+}
+
+/* Parties may have been left with something to do when the run before ended, or when nothing was
+ * there to hear. */
+static int run_threads(host *h, condition *is, bool stops) {
+    h->goal = (struct host_goal){.is = is, .stops = stops, .status = EXIT_DONE};
+    for (uint32_t i = 0; i < h->workers; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES; p++)
+            h->worker[i].party[p].offers = true;
+    const uint64_t before = progress(h);
+    const int rc = parties_run(h->threads);
+    for (uint32_t i = 0; i < h->workers; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES; p++)
+            note_stats(&h->worker[i].party[p]);
+    if (rc < 0)
+        return host_failed(h, "the parties cannot go on", rc);
+    const bool more = is == NULL && (h->goal.waits != 0 || progress(h) != before);
+    return rc == 0 && !more && !h->goal.reached ? stuck(h) : h->goal.status;
+}
+
+/* ---- until something is so ---- */
+
 static int drive_until(host *h, condition *is, bool stops) {
+    if (h->threads != NULL)
+        return run_threads(h, is, stops);
     int status = turn(h);
     while (status == EXIT_DONE && !all(h, is)) {
         if (stops && interrupted())
@@ -526,6 +659,11 @@ static int drive_until(host *h, condition *is, bool stops) {
             status = turn(h);
     }
     return status;
+}
+
+/* Until nothing moves, or a little longer. */
+static int settle(host *h) {
+    return h->threads != NULL ? run_threads(h, NULL, false) : drive(h);
 }
 
 static bool is_ready(const host *h, const host_party *p) {
@@ -548,8 +686,7 @@ int host_start(host *h) {
     int rc = 0;
     for (uint32_t i = 0; i < h->workers && rc == 0; i++)
         for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
-            rc = uvcc_session_start(h->worker[i].party[p].session,
-                                    uvcc_loopback_now(h->worker[i].net));
+            rc = uvcc_session_start(h->worker[i].party[p].session, host_now(h, &h->worker[i]));
     h->recorded = rc == 0;
     return rc == 0 ? EXIT_DONE : host_failed(h, "a session cannot start", rc);
 }
@@ -568,8 +705,7 @@ int host_close(host *h) {
     int rc = 0;
     for (uint32_t i = 0; i < h->workers && rc == 0; i++)
         for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
-            rc = uvcc_session_close(h->worker[i].party[p].session,
-                                    uvcc_loopback_now(h->worker[i].net));
+            rc = uvcc_session_close(h->worker[i].party[p].session, host_now(h, &h->worker[i]));
     return rc == 0 ? drive_until(h, is_closed, false) : host_failed(h, "closing", rc);
 }
 
@@ -577,7 +713,7 @@ int host_set_public(host *h, host_worker *w, uint32_t tensor, const int64_t *v) 
     int rc = 0;
     for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
         while ((rc = uvcc_session_set_public(w->party[p].session, tensor, v)) == UVCC_ERR_AGAIN) {
-            const int status = drive(h); /* what is out must end first */
+            const int status = settle(h); /* what is out must end first */
             if (status != EXIT_DONE)
                 return status;
         }
@@ -638,9 +774,11 @@ int host_end(host *h) {
         uvcc_loopback_free(h->worker[i].net);
         uvcc_program_free(h->worker[i].program);
     }
+    parties_free(h->threads);
     trace_free(h->trace);
     free(h->policy);
     const int logs = end_logs(h);
+    (void)pthread_mutex_destroy(&h->lock);
     free(h->worker);
     h->worker = NULL;
     return status != EXIT_DONE ? status : logs;
@@ -672,15 +810,14 @@ void host_totals_of(const host *h, host_totals *out) {
     *out = (host_totals){0};
     for (uint32_t i = 0; i < h->workers; i++)
         for (unsigned p = 0; p < UVCC_PARTIES; p++) {
-            uvcc_session_stats st;
-            uvcc_session_get_stats(h->worker[i].party[p].session, &st);
-            out->bytes_online += st.bytes_online;
-            out->bytes_preprocessing += st.bytes_preprocessing;
-            out->messages += st.messages;
-            out->retransmissions += st.retransmissions;
-            out->rounds = more(out->rounds, st.rounds);
-            out->tensor_peak = more(out->tensor_peak, st.tensor_peak_bytes);
-            out->transient_peak = more(out->transient_peak, st.transient_peak_bytes);
+            const uvcc_session_stats *st = &h->worker[i].party[p].stats;
+            out->bytes_online += st->bytes_online;
+            out->bytes_preprocessing += st->bytes_preprocessing;
+            out->messages += st->messages;
+            out->retransmissions += st->retransmissions;
+            out->rounds = more(out->rounds, st->rounds);
+            out->tensor_peak = more(out->tensor_peak, st->tensor_peak_bytes);
+            out->transient_peak = more(out->transient_peak, st->transient_peak_bytes);
         }
 }
 

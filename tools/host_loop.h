@@ -3,16 +3,23 @@
  * network for every triangle, one virtual clock, and the loop that drives them through their steps.
  * Every command that runs sessions does it with this one; what a command adds are its hooks.
  *
+ * Each party has a thread of its own (parties.h), or all are driven in turns by one: where the
+ * network has faults, jobs are shuffled, or sessions are recorded or traced, a run is to be a
+ * function of its options down to the order of packets. The hooks of one host never run at the same
+ * time, but a hook of one party may run while sessions of the others work: it leaves these alone.
+ *
  * A perceptron's training is a job of one worker per party, a transformer's of R x S x T. Steps are
  * numbered through: each party agrees to the next one as soon as it may and hands in its inputs. */
 #ifndef UVCC_TOOLS_HOST_LOOP_H
 #define UVCC_TOOLS_HOST_LOOP_H
 
 #include <jansson.h>
+#include <pthread.h>
 #include <uvcc/uvcc.h>
 
 #include "bundles.h"
 #include "memory.h"
+#include "parties.h"
 #include "report.h"
 #include "run_options.h"
 #include "seeded.h"
@@ -29,14 +36,16 @@ typedef struct host_party {
     uint32_t finished;      /* steps below are finished */
     uint32_t checkpointed;  /* the last checkpoint resumes here */
     bool ready, closed;
-    uint8_t step_root[32]; /* of this worker's leaves of the last finished step */
+    bool offers;              /* steps or inputs that its session has not taken yet */
+    uint8_t step_root[32];    /* of this worker's leaves of the last finished step */
+    uvcc_session_stats stats; /* when its last event was heard, or a run ended */
 } host_party;
 
 typedef struct host_worker {
     uint32_t replica, stage, tensor_rank;
     uint32_t rank; /* of these, (replica * stages + stage) * tensor_ranks + tensor_rank */
     uvcc_program *program;
-    uvcc_loopback *net;
+    uvcc_loopback *net; /* NULL: parties have threads */
     host_party party[UVCC_PARTIES];
 } host_worker;
 
@@ -63,7 +72,7 @@ typedef struct host_hooks {
     const int64_t *(*input)(void *user, const host_worker *w, uint32_t step, uint32_t id);
     /* Every event, before the host itself takes it. */
     int (*event)(void *user, const host_worker *w, unsigned party, const uvcc_event *e);
-    /* After the events of all parties were heard, before the networks move on. */
+    /* After events were heard. */
     void (*turned)(void *user);
 } host_hooks;
 
@@ -95,6 +104,14 @@ typedef struct host {
     host_worker *worker;
     uint32_t workers;
     uvcc_collective *plane[UVCC_PARTIES];
+    parties *threads;     /* NULL: one thread drives all */
+    pthread_mutex_t lock; /* of hooks, and of all that follows from events */
+    struct host_goal {    /* see host_loop.c */
+        bool (*is)(const struct host *h, const host_party *p);
+        bool stops, reached;
+        int status;
+        uint32_t waits; /* times that all parties waited */
+    } goal;
     uint32_t until;    /* steps below may be agreed to */
     uint32_t prepared; /* steps below are prepared */
     bool recorded;     /* there is something to keep in the logs */
@@ -125,6 +142,8 @@ int host_end(host *h);
 
 /* The same public value of a PERSIST tensor at the three parties of a worker. */
 int host_set_public(host *h, host_worker *w, uint32_t tensor, const int64_t *v);
+/* The present time of a worker's sessions. */
+uint64_t host_now(const host *h, const host_worker *w);
 /* Steps that all parties have finished. */
 uint32_t host_finished(const host *h);
 /* A party's global root of the last step over all its workers. */
@@ -132,7 +151,8 @@ int host_root(const host *h, unsigned party, uint8_t root[32]);
 /* One line on what failed, and why; returns EXIT_FAILED. */
 int host_failed(const host *h, const char *what, int rc);
 
-/* Sums over all workers and parties; rounds and peaks are the most of one. */
+/* Sums over all workers and parties as of their last events; rounds and peaks are the most of one.
+ */
 typedef struct host_totals {
     uint64_t bytes_online, bytes_preprocessing, messages, retransmissions, rounds, tensor_peak;
     uint64_t transient_peak;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,8 +17,10 @@
 static const int endings[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 enum { ENDINGS = sizeof endings / sizeof endings[0] };
 
-static volatile sig_atomic_t asked, mark; /* the command looks at the mark; it is set */
-static volatile sig_atomic_t within;      /* seconds from the mark to the end; 0: no limit */
+static volatile sig_atomic_t asked; /* the command looks at the mark */
+static atomic_int mark;             /* any thread may look */
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2, "a handler may set the mark");
+static volatile sig_atomic_t within; /* seconds from the mark to the end; 0: no limit */
 static volatile sig_atomic_t used[TEMPORARIES_MAX];
 static char names[TEMPORARIES_MAX][TEMPORARY_NAME_BYTES];
 
@@ -33,8 +36,8 @@ static void remove_all(void) {
 static void on_signal(int number) {
     static const char text[] = "uvcc: interrupted\n";
     const int kept = errno;
-    if (number != SIGPIPE && asked && !mark) {
-        mark = 1;
+    if (number != SIGPIPE && asked && atomic_load(&mark) == 0) {
+        atomic_store(&mark, 1);
         (void)alarm((unsigned)within);
         errno = kept;
         return;
@@ -79,12 +82,12 @@ void interrupt_within(unsigned seconds) {
     const struct sigaction ends = {.sa_handler = on_signal};
     (void)sigaction(SIGALRM, &ends, NULL);
     within = (sig_atomic_t)seconds;
-    if (mark)
+    if (interrupted())
         (void)alarm(seconds);
 }
 
 bool interrupted(void) {
-    return mark != 0;
+    return atomic_load(&mark) != 0;
 }
 
 /* ---- temporary files ---- */

@@ -10,15 +10,21 @@
 
 #include "flags.h"
 
+/* Who drives the sessions of the three parties. */
+typedef enum run_parties { RUN_PARTIES_THREADS = 0, RUN_PARTIES_TURNS = 1 } run_parties;
+
 typedef struct run_options {
     const char *json, *audit, *trace, *policy; /* NULL: not given */
     uint32_t products;                         /* uvcc_products */
     uint32_t compute;                          /* uvcc_cpu_mode */
+    uint32_t parties;                          /* run_parties */
     uint64_t seed, compute_seed, fault_seed;
     uvcc_fault_config faults; /* drop, duplicate, reorder, corrupt */
     bool profile, progress, help;
 } run_options;
 
+/* Whether packets are lost, doubled, reordered or changed. */
+bool run_options_calm(const run_options *o);
 /* Refuses options of these that do nothing beside the others; as flags_refuse_idle(). */
 int run_options_check(const run_options *o, const flag_set *set, int argc, char *const *argv,
                       const flag_message *m);

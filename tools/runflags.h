@@ -15,11 +15,13 @@
 static const char *const run_truncations[] = {"ars", "sr", "ars-dcf", NULL};
 static const char *const run_products[] = {"native", "beaver", NULL};
 static const char *const run_computes[] = {"inline", "deferred", "threads", NULL};
+static const char *const run_parties_names[] = {"threads", "turns", NULL};
 _Static_assert(UVCC_TRUNC_EXACT == 0 && UVCC_TRUNC_STOCHASTIC == 1 && UVCC_TRUNC_EXACT_DCF == 2,
                "order of run_truncations[]");
 _Static_assert(UVCC_PRODUCTS_NATIVE == 0 && UVCC_PRODUCTS_BEAVER == 1, "order of run_products[]");
 _Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREADS == 2,
                "order of run_computes[]");
+_Static_assert(RUN_PARTIES_THREADS == 0 && RUN_PARTIES_TURNS == 1, "order of run_parties_names[]");
 
 #define RUN_DEFAULTS                                                                               \
     { .compute = UVCC_CPU_INLINE, .seed = 1, .compute_seed = 1, .fault_seed = 1 }
@@ -49,6 +51,15 @@ _Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREAD
          0,                                                                                        \
          NULL,                                                                                     \
          "of the shuffle of deferred (1)"},                                                        \
+        {"parties",                                                                                \
+         "threads|turns",                                                                          \
+         FLAG_CHOICE,                                                                              \
+         AT(run.parties),                                                                          \
+         0,                                                                                        \
+         0,                                                                                        \
+         run_parties_names,                                                                        \
+         "a thread for each party, or one that takes turns; faults, --compute deferred, "          \
+         "--record, --trace and --profile take turns (threads)"},                                  \
         {"drop", "P", FLAG_RATE, AT(run.faults.drop),                                              \
          0,      0,   NULL,      "rate of packets lost, 0 <= P < 1 (0)"},                          \
         {"duplicate", "P", FLAG_RATE, AT(run.faults.duplicate), 0, 0, NULL, "... doubled (0)"},    \

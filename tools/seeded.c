@@ -43,8 +43,13 @@ static bool any(const uvcc_fault_config *f) {
 
 static void keep_log(void *user, uvcc_log_level level, const char *line) {
     session_log *log = user;
-    if (level == UVCC_LOG_ERROR)
-        (void)snprintf(log->line, sizeof log->line, "%s", line);
+    if (level != UVCC_LOG_ERROR)
+        return;
+    if (log->lock != NULL)
+        (void)pthread_mutex_lock(log->lock);
+    (void)snprintf(log->line, sizeof log->line, "%s", line);
+    if (log->lock != NULL)
+        (void)pthread_mutex_unlock(log->lock);
 }
 
 void seeded_session(uvcc_config *cfg, const uvcc_allocator *al, const char *command, uint64_t seed,

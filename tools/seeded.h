@@ -4,6 +4,7 @@
 #ifndef UVCC_TOOLS_SEEDED_H
 #define UVCC_TOOLS_SEEDED_H
 
+#include <pthread.h>
 #include <uvcc/loopback.h>
 #include <uvcc/uvcc.h>
 
@@ -16,6 +17,7 @@ void seeded_identity(uvcc_config *cfg, const char *command, uint64_t seed, unsig
  */
 typedef struct session_log {
     char line[256];
+    pthread_mutex_t *lock; /* of the line, where sessions have threads; NULL: none is needed */
 } session_log;
 
 /* Allocator, party, identity and log of party p's session, which talks over a network with these

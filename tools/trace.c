@@ -34,7 +34,7 @@ typedef struct kind {
 } kind;
 
 typedef struct live_op {
-    uint32_t step, op, lane;
+    uint32_t step, op, segment, lane;
     uint64_t begin_ns, begin_virtual, wait_ns, wait_virtual, bytes;
 } live_op;
 
@@ -105,7 +105,7 @@ static uint32_t take_lane(worker *w, trace_lanes *lanes, uint32_t track, const c
 
 static live_op *find_op(worker *w, const uvcc_op_trace *e) {
     for (uint32_t i = w->op_count; i-- > 0;)
-        if (w->ops[i].op == e->op && w->ops[i].step == e->step)
+        if (w->ops[i].op == e->op && w->ops[i].segment == e->segment && w->ops[i].step == e->step)
             return &w->ops[i];
     return NULL;
 }
@@ -120,8 +120,12 @@ static void op_begins(worker *w, const uvcc_op_trace *e, uint64_t now) {
         w->of->failed = true;
         return;
     }
-    w->ops[w->op_count++] = (live_op){
-        .step = e->step, .op = e->op, .lane = lane, .begin_ns = now, .begin_virtual = e->now};
+    w->ops[w->op_count++] = (live_op){.step = e->step,
+                                      .op = e->op,
+                                      .segment = e->segment,
+                                      .lane = lane,
+                                      .begin_ns = now,
+                                      .begin_virtual = e->now};
 }
 
 static void op_resumes(worker *w, live_op *o, const uvcc_op_trace *e, uint64_t now) {
@@ -144,8 +148,10 @@ static void op_ends(worker *w, live_op *o, const uvcc_op_trace *e, uint64_t now)
     trace *t = w->of;
     const uint32_t k = kind_of(t, w->program, e->desc);
     char args[256];
-    t->kinds[k].count++;
-    t->failed |= tally_done(t->ops, w->program, e->entry, e->op) != 0;
+    if (e->segment == 0) { /* the op counts once */
+        t->kinds[k].count++;
+        t->failed |= tally_done(t->ops, w->program, e->entry, e->op) != 0;
+    }
     trace_lanes_give(&w->flight, o->lane, now);
     if (t->file != NULL) {
         (void)snprintf(args, sizeof args,

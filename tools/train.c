@@ -184,9 +184,7 @@ static int take_event(void *user, const host_worker *w, unsigned party, const uv
 }
 
 static uint64_t rounds_of_party_0(const run *r) {
-    uvcc_session_stats st;
-    uvcc_session_get_stats(r->host.worker[0].party[0].session, &st);
-    return st.rounds;
+    return r->host.worker[0].party[0].stats.rounds;
 }
 
 static void show_progress(void *user) {

@@ -13,9 +13,9 @@ extern "C" {
 
 /** aligned_alloc / free; UVCC_MEM_SECRET blocks are locked if the system lets us. */
 UVCC_API uvcc_allocator uvcc_host_allocator(void);
-/** For main(), before threads: malloc keeps what is freed (glibc; elsewhere nothing). A step takes
- * and gives back the large blocks of the step before, and fresh pages for each of them can cost
- * more than what is computed. */
+/** For main(), before threads: malloc keeps what is freed, of all threads in one place (glibc;
+ * elsewhere nothing). A step takes and gives back the large blocks of the step before, and fresh
+ * pages for each of them can cost more than what is computed. */
 UVCC_API void uvcc_host_keep_memory(void);
 /** The operating system's generator (libsodium randombytes). */
 UVCC_API uvcc_random uvcc_host_random(void);

@@ -65,8 +65,8 @@ typedef struct uvcc_net_config {
                               not   keep others waiting; 0: 1 MiB */
     uint32_t unsent_bytes; /**< TCP_NOTSENT_LOWAT, of TCP: so many bytes wait in the kernel for the
                                 line, and no more. Behind them a message waits in its session, where
-                                what is online overtakes keys. 0: 128 KiB, and with io_uring
-                                UINT32_MAX: as the system has it */
+                                what is online overtakes keys. 0: 128 KiB; UINT32_MAX: as the
+                                system has it */
 } uvcc_net_config;
 
 /** Zeros and the size: the zeros above mean defaults. */
@@ -85,9 +85,10 @@ UVCC_API void uvcc_net_free(uvcc_net *n);
  * it got goes into *port (may be NULL; 0 for Unix). A udp: address is where packets of sessions
  * that are added later come and go; one per net and address family. A Unix socket's file that
  * nobody listens at any more is replaced, and taken away by uvcc_net_free(). UVCC_ERR_CONFIG: the
- * log says what is wrong with the address; UVCC_ERR_LIMIT: no descriptors; UVCC_ERR_STATE: in use
- * or not allowed, the log says which. With io_uring it waits for an address in use, two seconds at
- * most: the kernel closes the sockets of a process that was killed only after it is gone. */
+ * log says what is wrong with the address; UVCC_ERR_IO: the name of its host cannot be looked up
+ * now; UVCC_ERR_LIMIT: no descriptors; UVCC_ERR_STATE: in use or not allowed, the log says which.
+ * With io_uring it waits for an address in use, two seconds at most: the kernel closes the sockets
+ * of a process that was killed only after it is gone. */
 UVCC_API int uvcc_net_listen(uvcc_net *n, const char *address, uvcc_tls *tls, uint16_t *port);
 
 /** How a session goes over a net. All of it is copied; what it points to is the host's. */
@@ -113,14 +114,16 @@ typedef struct uvcc_net_session {
     void *user;
 } uvcc_net_session;
 /** After uvcc_session_start(), with the net's clock: uvcc_host_now_ns(). UVCC_ERR_CONFIG: the log
- * says what is wrong; UVCC_ERR_STATE: a session with that sid_tag is here already. The session must
+ * says what is wrong; UVCC_ERR_IO: the name of a peer's host cannot be looked up, which may be
+ * otherwise later; UVCC_ERR_STATE: a session with that sid_tag is here already. The session must
  * outlive its place here. */
 UVCC_API int uvcc_net_add(uvcc_net *n, uvcc_session *s, const uvcc_net_session *how);
 /** Its connections are closed (what is queued in sockets still goes out), and it is told so as by
  * uvcc_session_peer_closed(): it may be added to another net. UVCC_ERR_NOT_FOUND: it is not here.
  */
 UVCC_API int uvcc_net_remove(uvcc_net *n, uvcc_session *s);
-/** Another address of a peer, used from the next dial on (packets: at once). */
+/** Another address of a peer, used from the next dial on (packets: at once). Errors as of
+ * uvcc_net_add(): then it keeps the one that it has. */
 UVCC_API int uvcc_net_set_peer(uvcc_net *n, uvcc_session *s, uint8_t peer, const char *address);
 
 /** A bare link, for hosts that speak frames without a session. */

@@ -67,9 +67,10 @@ enum {
      * result. Each version of a tensor that such ops read has one mask in a step and is opened
      * under it once, by the first of them. */
     UVCC_OP_BEAVER = 64,
-    /** ELEM_MUL, ROW_MUL, COL_MUL with a shift: the author knows that products have `constant` bits
-     * at most, 1 to 62, fewer than the inputs' bits say. The reference tests it, a secure run
-     * cannot. */
+    /** The author knows fewer bits than the inputs' say. ELEM_MUL, ROW_MUL, COL_MUL with a shift:
+     * products have `constant` bits at most, 1 to 62. MUL_PART, ROW_SUM, REDUCE_BIAS_GRAD: what
+     * comes out has those that the output declares. The reference tests it, a secure run cannot.
+     */
     UVCC_OP_WITHIN = 128,
 };
 
@@ -94,7 +95,7 @@ typedef struct uvcc_op_desc {
     const char *name; /**< for errors and logs, may be NULL */
     uint16_t opcode;
     uint8_t phase; /**< uvcc_phase */
-    uint16_t k;    /**< 256 * block + index; unique within the entry, phase and microbatch */
+    uint16_t k;    /**< 256 * block + index; unique within the entry, phase and mb */
     uint8_t in_count, out_count;
     uint32_t in[UVCC_OP_MAX_IN], out[UVCC_OP_MAX_OUT]; /**< tensor indices */
     uint8_t flags;
@@ -108,14 +109,18 @@ typedef struct uvcc_op_desc {
     /** SCALE_PUBLIC: the factor, not 0. ROW_DOT: the factor of the whole sum before its truncation,
      * not 0; its fraction bits are out.scale + shift - x.scale - y.scale, in 0..62. ADD_PUBLIC,
      * CAUSAL_MASK: an integer at the tensor's scale. SKS_START: how often the product is checked,
-     * of 1000 times. REPEAT_COLS: columns of a block, 1 or more. Other opcodes: 0. */
+     * of 1000 times. REPEAT_COLS: columns of a block, 1 or more. SLICE_ROWS, PUT_ROWS,
+     * ADD_ROWS: the first row of the part in its group. Other opcodes: 0. */
     int64_t constant;
-    uint16_t mb;   /**< microbatch: FWD and BWD ops; UPD: 0 */
+    uint16_t mb;   /**< microbatch: FWD and BWD ops; UPD: a page, which gives k its numbers anew, 0
+                        and up as they are needed */
     uint8_t group; /**< collectives: uvcc_group of <uvcc/compute.h>; others: 0 */
     /** GEMM_SS, attention: one product per (group of rows g < row_groups, head h < heads); 0 and 0:
      * one product. A *packed* operand has row_groups * r rows and heads * c columns, its block (g,
      * h) the rows g r.. and columns h c..; a *stacked* one has row_groups * heads * r rows, its
-     * block (g, h) the r rows from (g heads + h) r on. TRANS_A and TRANS_B transpose blocks. */
+     * block (g, h) the r rows from (g heads + h) r on. TRANS_A and TRANS_B transpose blocks.
+     * CAUSAL_MASK, SLICE_ROWS, PUT_ROWS, ADD_ROWS: their tensors are stacked; 0 and 0: of the mask
+     * blocks of as many rows as columns, else one block. */
     uint16_t heads;
     uint32_t row_groups;
     /** With the flag BEAVER: rows of the result in a tile, which has a triple of its own; with
@@ -128,11 +133,14 @@ typedef struct uvcc_op_desc {
 #define UVCC_TILE_ELEMS (1u << 20)
 #define UVCC_TILES_MAX  64u
 
+#define UVCC_WINDOW_BYTES (1ull << 30)
+
 typedef struct uvcc_program uvcc_program;
 
 UVCC_API int uvcc_program_new(uvcc_program **out, const uvcc_allocator *al) UVCC_MUST_USE;
 UVCC_API void uvcc_program_free(uvcc_program *p);
-/** Each returns the new index (>= 0) or an error. */
+/** Each returns the new index (>= 0) or an error. UVCC_ERR_LIMIT: a program has at most 2^22
+ * tensors and 256 entries, an entry 2^22 ops, inputs and outputs, of which 65,535 are inputs. */
 UVCC_API int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t);
 /** A function that ops of any entry may run (opcode FUNCTION); copied with its
  * instructions, entries, words and name (at most 63 bytes). Ops give it tensors of one shape; its
@@ -145,15 +153,16 @@ UVCC_API int uvcc_program_entry(uvcc_program *p, const char *name);
 UVCC_API int uvcc_program_op(uvcc_program *p, const uvcc_op_desc *op);
 /** Tensor `tensor` is given by `owner` (0..2) in each step of the entry, under the public id `id`
  * (unique in the entry). It becomes an op of its own: phase FWD, block 254, in the order of calls.
- */
+ * A microbatch has at most 256 of them. */
 UVCC_API int uvcc_program_input(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner);
 /** The same for microbatch `mb`: its op comes right before the microbatch's FWD ops. */
 UVCC_API int uvcc_program_input_mb(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner,
                                    uint16_t mb);
-/** Tensor `tensor` is opened to all at the end of the step, under `id`: phase UPD, block 254. */
+/** Tensor `tensor` is opened to all at the end of the step, under `id`: phase UPD, block 254;
+ * output i of the entry in page i / 256. */
 UVCC_API int uvcc_program_output(uvcc_program *p, uint32_t id, uint32_t tensor);
 /** The same, but opened to `receiver` (0..2) only: the other two learn nothing of it, and have
- * neither the value nor an OUTPUT event. Phase UPD, block 255. */
+ * neither the value nor an OUTPUT event. Phase UPD, block 255, in pages as all outputs. */
 UVCC_API int uvcc_program_output_to(uvcc_program *p, uint32_t id, uint32_t tensor,
                                     uint8_t receiver);
 /** The open entry is that of stage `stage` of `stages` (1..256) in a pipeline, whose microbatches
@@ -168,6 +177,12 @@ UVCC_API int uvcc_program_pipeline(uvcc_program *p, uint32_t stage, uint32_t sta
  * workers): sizes of the groups of collectives. 1, 1, 1 without this call. */
 UVCC_API int uvcc_program_topology(uvcc_program *p, uint32_t replicas, uint32_t stages,
                                    uint32_t tp_ranks);
+/** How much may be at work at one time, in bytes (1 or more): ops, or segments of large ones, begin
+ * in program order as far as what they take together, of memory and messages, stays below this; the
+ * first that is not done always may. Less means less memory and more waiting, never other results.
+ * It is part of the program's hash, since what a peer may send ahead depends on it.
+ * UVCC_WINDOW_BYTES without this call. */
+UVCC_API int uvcc_program_window(uvcc_program *p, uint64_t bytes);
 /** Checks everything, computes dependencies, versions, liveness and the hash; the program is then
  * immutable and may be shared by sessions of one thread or several. On error `message` (may be
  * NULL) gets one line that names the op or tensor. */
@@ -222,7 +237,7 @@ UVCC_API int uvcc_program_followers(const uvcc_program *p, uint32_t entry, uint3
 /** Bytes of TRANSIENT buffers that a step of the entry can need at one time at one party, in
  * whatever order its dependencies and the limit of microbatches in flight let ops run: an upper
  * bound of uvcc_session_stats.transient_peak_bytes. Working memory of ops is not in it. Allocates
- * while it runs, with the square of the ops. UVCC_ERR_LIMIT: more than 32768 ops. */
+ * while it runs, some hundred bytes for each op. */
 UVCC_API int uvcc_program_memory(const uvcc_program *p, uint32_t entry, uint64_t *bytes);
 
 /** What an op costs in one step, over all three parties, counted from the flows of its protocols

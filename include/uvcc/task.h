@@ -190,8 +190,12 @@ typedef struct uvcc_task {
         struct {
             uint8_t op, shift, party;
             uint32_t rows, cols;
+            /** Rows of a block: CAUSAL (0: cols), SLICE_ROWS, PUT_ROWS, ADD_ROWS; of these three,
+             * rows of a part of it too. */
+            uint32_t block, part;
             uvcc_shares x, y, out;
-            uint64_t constant; /**< SCALE, ADD_PUBLIC, CAUSAL, DOT_ROWS */
+            uint64_t constant; /**< SCALE, ADD_PUBLIC, CAUSAL, DOT_ROWS; SLICE_ROWS, PUT_ROWS,
+                                    ADD_ROWS: the first row of a part */
         } map;
         struct {
             uint32_t m, n, k; /**< op(x) is m x k, op(y) is k x n: of a block */

@@ -14,7 +14,7 @@ extern "C" {
 /** What a tracer hears of an op. BEGIN, then for each of its turns JOB_OUT and JOB_DONE (if there
  * is anything to compute) and SENT (if it sends), between turns WAIT and RESUME, then DONE. Keys of
  * an op may be dealt before it begins (JOB_OUT, JOB_DONE, SENT), and messages of peers hashed while
- * it waits. */
+ * it waits. A large op is cut: each of its segments has all of these (docs/program.md). */
 typedef enum uvcc_trace_kind {
     UVCC_TRACE_BEGIN = 1,    /**< its prerequisites are met, its first turn starts */
     UVCC_TRACE_JOB_OUT = 2,  /**< uvcc_session_poll_job handed out a job of it */
@@ -42,6 +42,7 @@ typedef struct uvcc_op_trace {
     uint64_t job;             /**< JOB_OUT, JOB_DONE: the job's id */
     uint64_t bytes;           /**< SENT: of payload, to both peers */
     uint64_t now;             /**< the host's time, as the session last heard it */
+    uint32_t segment; /**< of a large op, whose segments run like ops of their own; else 0 */
 } uvcc_op_trace;
 
 /** Tracer hook: hears what runs and waits in a session, and when. All of it is public: it follows

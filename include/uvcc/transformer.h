@@ -57,8 +57,12 @@ typedef enum uvcc_transformer_norm {
 
 typedef enum uvcc_optimizer {
     UVCC_OPTIMIZER_SGD = 0,
-    UVCC_OPTIMIZER_MOMENTUM = 1, /**< v = (1 - 2^-momentum_shift) v + g; w -= rate v */
-    UVCC_OPTIMIZER_ADAMW = 2,    /**< decays 1 - 2^-momentum_shift and 1 - 2^-variance_shift */
+    UVCC_OPTIMIZER_MOMENTUM = 1,  /**< v = (1 - 2^-momentum_shift) v + g; w -= rate v */
+    UVCC_OPTIMIZER_ADAMW = 2,     /**< decays 1 - 2^-momentum_shift and 1 - 2^-variance_shift */
+    UVCC_OPTIMIZER_ADAM_MINI = 3, /**< ADAMW with one second moment for each block of weights (Zhang
+                                     et al. 2024, arXiv:2406.16793): uvcc_transformer_blocks. A
+                                     twentieth of ADAMW's bytes. The norm of the whole mean gradient
+                                     must stay below 64 */
 } uvcc_optimizer;
 
 /** Begin with uvcc_transformer_default. Powers of two: context, batch, microbatches, replicas,
@@ -88,10 +92,12 @@ typedef struct uvcc_transformer_config {
                                `final_rate` times the greatest at step `steps` (0: stays) */
     double final_rate;      /**< 0 to 1 */
     double weight_decay;    /**< of matrices, decoupled: w -= rate weight_decay w; 0: none */
-    double epsilon; /**< ADAMW: w -= rate m / sqrt(v + epsilon^2); a power of two, 2^-17 to 2^-6;
-                         0: 2^-14 */
+    double epsilon; /**< ADAMW, ADAM_MINI: w -= rate m / sqrt(v + epsilon^2); a power of two, 2^-17
+                         (ADAM_MINI 2^-16) to 2^-6; 0: 2^-14 */
     double clip;    /**< each element of the mean gradient is clipped to [-clip, clip], 2^-12 to 32;
-                         0: not. ADAMW: above 0, at most 1024 epsilon */
+                         0: not. ADAMW: above 0, at most 1024 epsilon. ADAM_MINI: the whole gradient
+                         is scaled down to this norm where it has a greater one, over all weights of
+                         all workers; 2^-5 to 4, at most 1024 epsilon sqrt(dim); 0: not */
 
     uint8_t frac_bits;  /**< f: 16 */
     uint8_t value_bits; /**< |activation| < 2^value_bits; 0: 7 */
@@ -105,6 +111,10 @@ typedef struct uvcc_transformer_config {
     uint8_t text_owner;  /**< party that gives tokens and targets, and to which losses, logits
                               and sampled bytes open */
     uint8_t loss;        /**< 1: "train" opens the loss of its batch */
+    uint8_t recompute;   /**< 1: a block keeps its input and its attention's output for the backward
+                              pass, up to a context of 4 head_dim its probabilities too, and
+                              computes the rest again: less memory, more work, and in contexts from
+                              2048 on more rounds. 0: it keeps all that is read again */
     uint16_t sks;        /**< of 1000 matrix products (attention's excepted) so many are checked for
                               integrity, chosen by coins (SKS_START): products are kept whole for
                               it, which costs a resharing each; 0: none */
@@ -182,6 +192,14 @@ typedef enum uvcc_transformer_cut {
     UVCC_CUT_ROWS = 2,
 } uvcc_transformer_cut;
 
+/** Which weights have one second moment with ADAM_MINI. */
+typedef enum uvcc_transformer_blocks {
+    UVCC_BLOCKS_WHOLE = 0, /**< all of it: gains, shifts, biases */
+    UVCC_BLOCKS_ROWS = 1,  /**< those of a row: of a token or position, E and P */
+    UVCC_BLOCKS_COLS = 2,  /**< those of a column: what makes one output; of WL, a byte's logit */
+    UVCC_BLOCKS_HEADS = 3, /**< dim / heads columns, a head's: WQ, WK */
+} uvcc_transformer_blocks;
+
 /** A weight of the whole model; the order of the list is the global order. */
 typedef struct uvcc_transformer_weight {
     char name[32]; /**< of the tensor of forward weights in every program that has it: "E", "L0.WQ"
@@ -190,6 +208,7 @@ typedef struct uvcc_transformer_weight {
     uint32_t stage; /**< the one that has it */
     uint8_t cut;    /**< uvcc_transformer_cut */
     bool decays;    /**< weight_decay applies */
+    uint8_t blocks; /**< uvcc_transformer_blocks */
 } uvcc_transformer_weight;
 
 UVCC_API uint32_t uvcc_transformer_weight_count(const uvcc_transformer_config *cfg);

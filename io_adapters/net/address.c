@@ -80,8 +80,10 @@ static int parse_host(uvcci_address *out, const char *host, uint16_t port, bool 
         return 0;
     }
     const int rc = getaddrinfo(host, NULL, &hints, &found);
-    if (rc != 0)
-        return refuse(why, gai_strerror(rc));
+    if (rc != 0) {
+        *why = gai_strerror(rc);
+        return UVCC_ERR_IO;
+    }
     memcpy(&out->sa, found->ai_addr, found->ai_addrlen);
     out->len = found->ai_addrlen;
     freeaddrinfo(found);

@@ -23,7 +23,8 @@ typedef struct uvcci_address {
 
 /** Reads an address and, if HOST is a name, looks it up, which may take as long as the system's
  * resolver does. `listening`: HOST may be *, PORT 0. On error *why (static, or of the resolver)
- * says what is wrong, UVCC_ERR_CONFIG. */
+ * says what is wrong. UVCC_ERR_CONFIG: the text is no such address. UVCC_ERR_IO: the name is not
+ * known now, which may change. */
 int uvcci_address_parse(uvcci_address *out, const char *text, bool listening, const char **why);
 /** As text, which uvcci_address_parse() reads. */
 void uvcci_address_format(const uvcci_address *a, char out[UVCC_NET_ADDRESS_BYTES]);

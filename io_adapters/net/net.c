@@ -115,8 +115,8 @@ static void fill_in(uvcc_net_config *c) {
         c->idle_ns = 30ull * NS_PER_S;
     if (c->turn_bytes == 0)
         c->turn_bytes = 1u << 20;
-    if (c->unsent_bytes == 0) /* a ring's sends into small buffers stall under it */
-        c->unsent_bytes = c->backend == UVCC_NET_URING ? UINT32_MAX : 128u << 10;
+    if (c->unsent_bytes == 0)
+        c->unsent_bytes = 128u << 10;
     if (c->unsent_bytes != UINT32_MAX && c->unsent_bytes > INT32_MAX)
         c->unsent_bytes = INT32_MAX;
 }

@@ -133,13 +133,11 @@ static bool is_output_row(const uvcc_bundle *b, uint32_t row) {
     return r.phase == UVCCI_PHASE_UPD && r.k >> 8 == UVCCI_BLOCK_IO;
 }
 
-/* Of an output to one party; first: where its OPEN_DONE stands. */
-static bool is_to_one_row(const uvcc_bundle *b, uint32_t row, bool *first) {
+static bool is_to_one_row(const uvcc_bundle *b, uint32_t row) {
     uvcci_oprow r;
     if (row >= b->row_count)
         return false;
     uvcci_oprow_get(&r, b->rows + (size_t)row * UVCCI_OPROW_BYTES);
-    *first = r.b == 0;
     return r.phase == UVCCI_PHASE_UPD && r.k >> 8 == UVCCI_BLOCK_TO_ONE;
 }
 
@@ -234,7 +232,7 @@ static void not_alone(cross *c, uint8_t p, const uvcc_leaf *l, uint8_t q, const 
 }
 
 /* A row of an output to one party: all that is sent goes to one, who alone has what was opened. */
-static void match_to_one(cross *c, bool first_row) {
+static void match_to_one(cross *c) {
     uvcc_leaf l, sent;
     uint8_t from = UVCC_NO_PARTY;
     for (uint8_t p = 0; p < UVCC_PARTIES; p++)
@@ -254,16 +252,15 @@ static void match_to_one(cross *c, bool first_row) {
         if (has && (!receiver || s.count != 0))
             not_alone(c, p, &l, receiver ? UVCC_NO_PARTY : from,
                       receiver || from == UVCC_NO_PARTY ? NULL : &sent);
-        if (!has && receiver && first_row)
+        if (!has && receiver)
             not_alone(c, from, &sent, p, NULL);
     }
 }
 
 static void match_row(cross *c, uint32_t row) {
-    bool first_row = false;
-    const bool to_one = is_to_one_row(c->b, row, &first_row);
+    const bool to_one = is_to_one_row(c->b, row);
     if (to_one)
-        match_to_one(c, first_row);
+        match_to_one(c);
     for (unsigned i = 0; i < TYPES; i++) {
         const uint8_t type = (uint8_t)(FIRST_TYPE + i);
         if (uvcci_leaf_is_received(type) || (to_one && type == UVCC_LEAF_OPEN_DONE))

@@ -374,12 +374,6 @@ static uvcc_fault_kind leaf_fault(const uvcc_bundle *b, uvcc_leaf *l, const uvcc
         l->row = there ? l->row : UVCC_NO_LEAF;
         return there ? UVCC_FAULT_ORDER : UVCC_FAULT_OP;
     }
-    if (!of_step && !is_batch(l->type)) {
-        uvcci_oprow row;
-        uvcci_oprow_get(&row, b->rows + (size_t)l->row * UVCCI_OPROW_BYTES);
-        if (row.b != 0)
-            return UVCC_FAULT_OP;
-    }
     if (!uvcci_leaf_plausible(b->sid_sub, b->party, l))
         return UVCC_FAULT_FIELD;
     if (l->row != before->row || l->type != before->type)

@@ -86,8 +86,8 @@ static const char *sizes_fault(const uvcc_link_config *c) {
         return "rx_online_bytes is above 2^40";
     if (c->rx_keys_bytes > most)
         return "rx_keys_bytes is above 2^40";
-    if (c->rx_messages_max > 1u << 20)
-        return "rx_messages_max is above 2^20";
+    if (c->rx_messages_max > 1u << 24)
+        return "rx_messages_max is above 2^24";
     return c->rx_ranges_max > 1u << 20 ? "rx_ranges_max is above 2^20" : NULL;
 }
 

@@ -8,7 +8,6 @@
 #include <uvcc/types.h>
 
 #include "proto/bytes.h"
-#include "proto/crypto.h"
 
 static int end_encode(const uvcci_writer *w) {
     return w->bad ? UVCC_ERR_USAGE : (int)w->len;
@@ -21,8 +20,6 @@ static void put_shape(uvcci_writer *w, const uvcci_shape *s) {
 }
 
 int uvcci_step_encode(const uvcci_step_msg *m, uint8_t *out, size_t cap) {
-    if (m->shape_count > UVCCI_SHAPES_MAX)
-        return UVCC_ERR_USAGE;
     uvcci_writer w = uvcci_writer_on(out, cap);
     uvcci_put32(&w, m->step);
     uvcci_put(&w, m->lineage, 32);
@@ -30,7 +27,9 @@ int uvcci_step_encode(const uvcci_step_msg *m, uint8_t *out, size_t cap) {
     uvcci_put(&w, m->h_optable, 32);
     uvcci_put(&w, m->h_given, 32);
     uvcci_put16(&w, m->shape_count);
-    for (unsigned i = 0; i < m->shape_count; i++)
+    if (m->shape_count > UVCCI_SHAPES_MAX)
+        uvcci_put(&w, m->h_shapes, 32);
+    for (unsigned i = 0; i < m->shape_count && m->shape_count <= UVCCI_SHAPES_MAX; i++)
         put_shape(&w, &m->shapes[i]);
     return end_encode(&w);
 }
@@ -39,7 +38,8 @@ int uvcci_step_decode(uvcci_step_msg *m, const uint8_t *in, size_t len) {
     if (len < UVCCI_STEP_MIN_BYTES)
         return UVCC_ERR_BATCH;
     uint16_t n = uvcci_ld16(in + UVCCI_STEP_MIN_BYTES - 2);
-    if (n > UVCCI_SHAPES_MAX || len != UVCCI_STEP_MIN_BYTES + n * (size_t)UVCCI_SHAPE_BYTES)
+    const size_t shapes = n > UVCCI_SHAPES_MAX ? 32 : n * (size_t)UVCCI_SHAPE_BYTES;
+    if (len != UVCCI_STEP_MIN_BYTES + shapes)
         return UVCC_ERR_BATCH;
     uvcci_reader r = uvcci_reader_on(in, len);
     m->step = uvcci_get32(&r);
@@ -48,7 +48,9 @@ int uvcci_step_decode(uvcci_step_msg *m, const uint8_t *in, size_t len) {
     uvcci_get(&r, m->h_optable, 32);
     uvcci_get(&r, m->h_given, 32);
     m->shape_count = uvcci_get16(&r);
-    for (unsigned i = 0; i < n; i++) {
+    if (n > UVCCI_SHAPES_MAX)
+        uvcci_get(&r, m->h_shapes, 32);
+    for (unsigned i = 0; i < n && n <= UVCCI_SHAPES_MAX; i++) {
         m->shapes[i].id = uvcci_get32(&r);
         m->shapes[i].rows = uvcci_get32(&r);
         m->shapes[i].cols = uvcci_get32(&r);
@@ -56,18 +58,18 @@ int uvcci_step_decode(uvcci_step_msg *m, const uint8_t *in, size_t len) {
     return 0;
 }
 
-void uvcci_shapes_hash(const uvcci_shape *shapes, uint16_t n, uint8_t out[32]) {
-    uint8_t buf[UVCCI_SHAPE_BYTES];
-    uvcci_sha256 h;
-    uvcci_sha256_init(&h);
+void uvcci_shapes_begin(uvcci_sha256 *h, uint16_t n) {
+    uint8_t buf[2];
     uvcci_st16(buf, n);
-    uvcci_sha256_update(&h, buf, 2);
-    for (unsigned i = 0; i < n; i++) {
-        uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
-        put_shape(&w, &shapes[i]);
-        uvcci_sha256_update(&h, buf, sizeof buf);
-    }
-    uvcci_sha256_final(&h, out);
+    uvcci_sha256_init(h);
+    uvcci_sha256_update(h, buf, sizeof buf);
+}
+
+void uvcci_shapes_put(uvcci_sha256 *h, const uvcci_shape *shape) {
+    uint8_t buf[UVCCI_SHAPE_BYTES];
+    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
+    put_shape(&w, shape);
+    uvcci_sha256_update(h, buf, sizeof buf);
 }
 
 int uvcci_audit_encode(const uvcci_audit_msg_t *m, uint8_t *out, size_t cap) {

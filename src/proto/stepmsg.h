@@ -6,10 +6,12 @@
 #ifndef UVCCI_STEPMSG_H
 #define UVCCI_STEPMSG_H
 
+#include "proto/crypto.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
-#define UVCCI_SHAPES_MAX     64u
+#define UVCCI_SHAPES_MAX     64u /* that STEP lists: with more it has their hash */
 #define UVCCI_SHAPE_BYTES    12u
 #define UVCCI_STEP_MIN_BYTES (4u + 4u * 32u + 2u)
 #define UVCCI_STEP_MAX_BYTES (UVCCI_STEP_MIN_BYTES + UVCCI_SHAPES_MAX * UVCCI_SHAPE_BYTES)
@@ -30,12 +32,15 @@ typedef struct uvcci_step_msg {
     uint8_t h_given[32]; /* of the triples that the sender's host gave; zeros: none */
     uint16_t shape_count;
     uvcci_shape shapes[UVCCI_SHAPES_MAX]; /* decode leaves those past shape_count alone */
+    uint8_t h_shapes[32];                 /* more than UVCCI_SHAPES_MAX: in place of `shapes` */
 } uvcci_step_msg;
 
 int uvcci_step_encode(const uvcci_step_msg *m, uint8_t *out, size_t cap);
 int uvcci_step_decode(uvcci_step_msg *m, const uint8_t *in, size_t len);
-/* H(public shapes) of STEP_BEGIN: over LE16 n || n * (LE32 id || LE32 rows || LE32 cols). */
-void uvcci_shapes_hash(const uvcci_shape *shapes, uint16_t n, uint8_t out[32]);
+/* H(public shapes) of STEP_BEGIN: over LE16 n || n * (LE32 id || LE32 rows || LE32 cols). They are
+ * put one by one. */
+void uvcci_shapes_begin(uvcci_sha256 *h, uint16_t n);
+void uvcci_shapes_put(uvcci_sha256 *h, const uvcci_shape *shape);
 
 typedef struct uvcci_audit_msg_t {
     uint8_t party; /* 0..2 */

@@ -409,30 +409,85 @@ double FN(gradient)(model *m, const uint8_t *tokens, const uint8_t *targets, uin
 
 /* ---- optimizer ---- */
 
+typedef struct decays {
+    double first, second, epsilon;
+} decays;
+
+static decays decays_of(const uvcc_transformer_config *c) {
+    return (decays){ldexp(1, -(c->momentum_shift != 0 ? c->momentum_shift : 2)),
+                    ldexp(1, -(c->variance_shift != 0 ? c->variance_shift : 4)),
+                    c->epsilon != 0 ? c->epsilon : default_epsilon};
+}
+
 static double direction(model *m, uint64_t i) {
     const uvcc_transformer_config *c = &m->c;
-    const double first = ldexp(1, -(c->momentum_shift != 0 ? c->momentum_shift : 2));
-    const double second = ldexp(1, -(c->variance_shift != 0 ? c->variance_shift : 4));
-    const double epsilon = c->epsilon != 0 ? c->epsilon : default_epsilon;
+    const decays d = decays_of(c);
     double g = m->g[i];
+    if (c->optimizer == UVCC_OPTIMIZER_ADAM_MINI) /* the moments are there: follow_blocks */
+        return m->m[i] / sqrt(m->v[i] + d.epsilon * d.epsilon);
     if (c->clip != 0)
         g = fmin(fmax(g, -c->clip), c->clip);
     if (c->optimizer == UVCC_OPTIMIZER_SGD)
         return g;
     if (c->optimizer == UVCC_OPTIMIZER_MOMENTUM) {
-        m->m[i] = (real)(m->m[i] * (1 - first) + g);
+        m->m[i] = (real)(m->m[i] * (1 - d.first) + g);
         return m->m[i];
     }
-    m->m[i] = (real)(m->m[i] * (1 - first) + g * first);
-    m->v[i] = (real)(m->v[i] * (1 - second) + g * g * second);
-    return m->m[i] / sqrt(m->v[i] + epsilon * epsilon);
+    m->m[i] = (real)(m->m[i] * (1 - d.first) + g * d.first);
+    m->v[i] = (real)(m->v[i] * (1 - d.second) + g * g * d.second);
+    return m->m[i] / sqrt(m->v[i] + d.epsilon * d.epsilon);
+}
+
+/* What the gradient is multiplied by, so that its norm is at most `clip`. */
+static double norm_factor(const model *m) {
+    double sum = 0;
+    for (uint64_t i = 0; i < m->count; i++)
+        sum += (double)m->g[i] * m->g[i];
+    return m->c.clip != 0 && sqrt(sum) > m->c.clip ? m->c.clip / sqrt(sum) : 1;
+}
+
+/* Number of the block that an element of the weight belongs to. */
+static uint64_t block_of(const model *m, const uvcc_transformer_weight *w, uint64_t i) {
+    switch (w->blocks) {
+    case UVCC_BLOCKS_ROWS:
+        return i / w->cols;
+    case UVCC_BLOCKS_COLS:
+        return i % w->cols;
+    case UVCC_BLOCKS_HEADS:
+        return i % w->cols / (m->c.dim / m->c.heads);
+    default:
+        return 0;
+    }
+}
+
+/* ADAM_MINI: the moments of the weight whose first element is `at`; each element has its block's
+ * second one. */
+static void follow_blocks(model *m, const uvcc_transformer_weight *w, uint64_t at, double factor) {
+    const decays d = decays_of(&m->c);
+    const uint64_t count = (uint64_t)w->rows * w->cols;
+    double *sum = calloc(count, 2 * sizeof *sum), *size = sum + count;
+    for (uint64_t i = 0; i < count; i++) {
+        const double g = m->g[at + i] * factor;
+        sum[block_of(m, w, i)] += g * g;
+        size[block_of(m, w, i)]++;
+        m->m[at + i] = (real)(m->m[at + i] * (1 - d.first) + g * d.first);
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t k = block_of(m, w, i);
+        m->v[at + i] = (real)(m->v[at + i] * (1 - d.second) + sum[k] / size[k] * d.second);
+    }
+    free(sum);
 }
 
 void FN(update)(model *m, double rate) {
     uvcc_transformer_weight w;
     uint64_t at = 0;
+    const bool mini = m->c.optimizer == UVCC_OPTIMIZER_ADAM_MINI;
+    const double factor = mini ? norm_factor(m) : 1;
     for (uint32_t k = 0; uvcc_transformer_weight_at(&m->c, k, &w) == 0; k++) {
         const double decay = w.decays ? m->c.weight_decay : 0;
+        if (mini)
+            follow_blocks(m, &w, at, factor);
         for (uint64_t i = at; i < at + (uint64_t)w.rows * w.cols; i++)
             m->w[i] -= (real)(rate * (direction(m, i) + decay * m->w[i]));
         at += (uint64_t)w.rows * w.cols;

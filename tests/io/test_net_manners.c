@@ -19,6 +19,8 @@
 
 #include "world.h"
 
+#include "io_adapters/net/core.h"
+
 #define MS 1000000ull
 
 static uint32_t backend;
@@ -163,6 +165,36 @@ static void test_wrong_calls(void **state) {
     job_free(&j);
 }
 
+/* What is no address is the host's mistake; a name that is not known may be so later. */
+static void test_addresses(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"here",       "tcp:localhost",   "tcp:localhost:many",
+                                        "tcp::1",     "tcp:localhost:0", "udp:localhost:7100",
+                                        "tcp:*:7100", "unix:",           "tcp:localhost:65536"};
+    world w;
+    job j;
+    open_world(&w, "tcp");
+    job_mlp(&j, 2);
+    world_open(&w);
+    world_add(&w, &j);
+    uvcc_session *s = w.hosts[0][2].s;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(uvcc_net_set_peer(w.net[2], s, 1, wrong[i]), UVCC_ERR_CONFIG);
+    assert_int_equal(uvcc_net_set_peer(w.net[2], s, 1, "tcp:no.such.invalid:7100"), UVCC_ERR_IO);
+    assert_int_equal(uvcc_net_listen(w.net[2], "tcp:no.such.invalid:0", NULL, NULL), UVCC_ERR_IO);
+    assert_int_equal(uvcc_net_remove(w.net[2], s), 0);
+    memcpy(w.via[2][1], "tcp:no.such.invalid:7100", sizeof "tcp:no.such.invalid:7100");
+    const uvcc_net_session how = {
+        .size = sizeof how, .party = 2, .address = {w.via[2][0], w.via[2][1], NULL}};
+    assert_int_equal(uvcc_net_add(w.net[2], s, &how), UVCC_ERR_IO);
+    memcpy(w.via[2][1], w.address[1], sizeof w.via[2][1]);
+    host_add(&w.hosts[0][2]); /* and nothing of it is left */
+    world_until(&w, all_closed);
+    world_check(&w);
+    world_close(&w);
+    job_free(&j);
+}
+
 static int stranger_calls(const world *w, uint64_t tag) {
     const uvcc_call c = {.from = 2, .to = 0, .sid_tag = tag};
     uint8_t bytes[UVCC_CALL_BYTES];
@@ -283,27 +315,36 @@ static void test_removed_is_told(void **state) {
     }
 }
 
-/* A session goes from one net to another in the middle of a step, with a transmit half out. */
+/* Whether a net has part of a transmit to a peer out, and keeps the rest. */
+static bool half_out(const uvcc_net *n) {
+    for (unsigned q = 0; q < UVCC_PARTIES; q++)
+        if (n->endpoints->ch[q].holding)
+            return true;
+    return false;
+}
+
+/* A session goes from one net to another in the middle of a step, with a transmit half out. Who
+ * turns when all have closed waits for ever: nobody has anything to do then. */
 static void test_moves_to_another_net(void **state) {
     (void)state;
     world w;
     job j;
-    if (backend == UVCC_NET_URING) {
-        print_message("not over io_uring: one run in five stands still there, which nobody has "
-                      "explained yet\n");
-        skip();
-    }
+    unsigned moves = 0, half = 0;
     open_world(&w, "tcp");
     w.net_cfg.socket_bytes = 4096;
-    job_relu(&j, 64, 64, 16);
+    job_relu(&j, 128, 64, 16);
     world_open(&w);
     world_add(&w, &j);
     world_until(&w, all_ready);
-    for (unsigned i = 0; i < 30 && !all_closed(&w); i++) {
-        for (unsigned k = 0; k < 3; k++)
-            world_turn(&w);
-        world_move(&w, i % UVCC_PARTIES);
+    for (unsigned i = 0; i < 90 && !all_closed(&w); i++) {
+        world_turn(&w);
+        if (i % 3 != 2)
+            continue;
+        const unsigned party = moves++ % UVCC_PARTIES;
+        half += half_out(w.net[party]);
+        world_move(&w, party);
     }
+    assert_true(half > 0);
     world_until(&w, all_closed);
     world_check(&w);
     world_close(&w);
@@ -878,10 +919,7 @@ static void test_unsent_bytes(void **state) {
     const struct {
         uint32_t given;
         int has; /* 0: the system's */
-    } cases[] = {{0, backend == UVCC_NET_URING ? 0 : 128 << 10},
-                 {20000, 20000},
-                 {UINT32_MAX - 1, INT32_MAX},
-                 {UINT32_MAX, 0}};
+    } cases[] = {{0, 128 << 10}, {20000, 20000}, {UINT32_MAX - 1, INT32_MAX}, {UINT32_MAX, 0}};
     (void)state;
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         wire w;
@@ -897,23 +935,15 @@ static void test_unsent_bytes(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wrong_calls),
-        cmocka_unit_test(test_living_stays),
-        cmocka_unit_test(test_half_open_is_taken_over),
-        cmocka_unit_test(test_removed_is_told),
-        cmocka_unit_test(test_moves_to_another_net),
-        cmocka_unit_test(test_idle_does_nothing),
-        cmocka_unit_test(test_closed_does_not_dial),
-        cmocka_unit_test(test_descriptors_run_out),
-        cmocka_unit_test(test_idle_connections),
-        cmocka_unit_test(test_port_scan),
-        cmocka_unit_test(test_pending_max),
-        cmocka_unit_test(test_calls_in_events),
-        cmocka_unit_test(test_wake),
-        cmocka_unit_test(test_link_without_memory),
-        cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_unsent_bytes),
-        cmocka_unit_test(test_turn_is_bounded),
+        cmocka_unit_test(test_wrong_calls),         cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_living_stays),        cmocka_unit_test(test_half_open_is_taken_over),
+        cmocka_unit_test(test_removed_is_told),     cmocka_unit_test(test_moves_to_another_net),
+        cmocka_unit_test(test_idle_does_nothing),   cmocka_unit_test(test_closed_does_not_dial),
+        cmocka_unit_test(test_descriptors_run_out), cmocka_unit_test(test_idle_connections),
+        cmocka_unit_test(test_port_scan),           cmocka_unit_test(test_pending_max),
+        cmocka_unit_test(test_calls_in_events),     cmocka_unit_test(test_wake),
+        cmocka_unit_test(test_link_without_memory), cmocka_unit_test(test_batches),
+        cmocka_unit_test(test_unsent_bytes),        cmocka_unit_test(test_turn_is_bounded),
     };
     const char *why = NULL;
     backend = argc > 1 && strcmp(argv[1], "uring") == 0 ? UVCC_NET_URING : UVCC_NET_EPOLL;

@@ -118,6 +118,8 @@ def main():
         for q, party in enumerate(config['parties']):
             if a.over == 'unix': # a socket for each worker
                 party['address'] = f'unix:{q}-%.sock'
+            elif a.over == 'udp': # a port for each worker, where those of one process share one
+                party['address'] = party['address'].rpartition(':')[0]
         job.write(p)
     workers = str(split[0] * split[1] * split[2])
     for p, process in enumerate(job.parties):

@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import tempfile
 import time
 import traceback
 
-from job import Job, WAIT_S
+from job import Job, WAIT_S, address
 
 FEATURES, HIDDEN, CLASSES, FRAC, ROWS, SCALE = 6, 5, 3, 12, 4, 2
 RUN = {'kind': 'serve', 'features': FEATURES, 'classes': CLASSES, 'hidden': [HIDDEN], 'frac_bits': FRAC, 'rows': ROWS}
@@ -68,13 +69,18 @@ class Service(Job):
         with open(f'{self.directory}/{name}.json', 'w') as f:
             json.dump(config, f)
 
-    def ask(self, name, rows, *more, config=None):
+    def keep(self, name, text):
+        """A file, written over where it is there: other processes may have it."""
+        with open(f'{self.directory}/{name}', 'w') as f:
+            f.write(text)
+
+    def ask(self, name, rows, *more, config=None, under=()):
         """A client that asks: its process."""
         self.client_config(name, **(config or {}))
         path = f'{name}-{len(self.clients)}'
         with open(f'{self.directory}/{path}.csv', 'w') as f:
             f.writelines(','.join(str(v * SCALE / 2**FRAC) for v in row) + '\n' for row in rows)
-        return self.run_client([self.uvcc, 'client', '--config', f'{name}.json', '--input', f'{path}.csv', '--patience',
+        return self.run_client([*under, self.uvcc, 'client', '--config', f'{name}.json', '--input', f'{path}.csv', '--patience',
                                 str(int(WAIT_S)), *more])
 
     def run_client(self, command):
@@ -155,15 +161,28 @@ def several(s):
     s.stop()
 
 
+def page_of(s, p):
+    """What `uvcc status` shows."""
+    return subprocess.run([s.uvcc, 'status', f'unix:{s.directory}/page-{p}'], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
 def idle(s):
-    """A request that comes after a while in which nobody asked is served, and nobody complains of the wait for it."""
+    """A request that comes after a while in which nobody asked is served. Nobody complains of the wait for it, or counts it."""
+    for p in range(3):
+        s.config[p]['status'] = f'unix:{s.directory}/page-{p}'
+        s.write(p)
     s.start_all()
     rows = rows_of(13, 1)
     for _ in range(2):
         s.answered(s.ask('alice', rows), rows)
+        s.wait(lambda: all('waited for' not in page_of(s, p) for p in range(3)), 'all rest')
+        waited = [re.search('waited [0-9.]+ s for peers', page_of(s, p))[0] for p in range(3)]
         end = time.monotonic() + 4
         while time.monotonic() < end:
             s.hear(0.2)
+        for p in range(3):
+            page = page_of(s, p)
+            assert waited[p] in page and 'waited for' not in page, (waited, page)
     s.answered(s.ask('bob', rows), rows)
     assert all('waiting for' not in process.err for process in s.parties), s.show()
     s.stop()
@@ -177,8 +196,8 @@ def audited(s):
     s.start_all()
     rows = rows_of(12, 6)
     s.answered(s.ask('alice', rows), rows)
-    page = subprocess.run([s.uvcc, 'status', f'unix:{s.directory}/page-1'], check=True, stdout=subprocess.PIPE, text=True)
-    assert '2 served' in page.stdout and ' of 0 steps' not in page.stdout, page.stdout
+    page = page_of(s, 1)
+    assert '2 served' in page and ' of 0 steps' not in page, page
     s.stop()
     whole = f'{s.directory}/evidence-0'
     for p in (1, 2):
@@ -264,6 +283,41 @@ def away(s):
     s.stop()
 
 
+# A file system of its own, in which names are what the file `hosts` says, and nobody else is asked.
+OWN_NAMES = ['unshare', '-rm', 'sh', '-c', 'mount --bind hosts /etc/hosts && mount --bind nsswitch.conf /etc/nsswitch.conf'
+             ' && exec "$@"', 'sh']
+
+
+def unknown_name(s):
+    """A name that nobody knows is as a party that is away: it is looked up again, by clients and by parties."""
+    s.keep('nsswitch.conf', 'hosts: files\n')
+    s.keep('hosts', '')
+    if subprocess.run([*OWN_NAMES, 'true'], cwd=s.directory, check=False).returncode != 0:
+        print('unknown_name: namespaces are not allowed here, so nothing was tried')
+        return
+    host = address('tcp', 0).removeprefix('tcp:')
+    s.config[0]['clients']['listen'] = f'tcp:{host}'
+    s.config[0]['listen'] = f'tcp:{host}'
+    for p in range(3):
+        s.config[p]['parties'][0]['address'] = 'tcp:party-0.example'
+        s.write(p)
+        s.parties[p].command = [*OWN_NAMES, *s.parties[p].command]
+    s.start_all()
+    for p in (1, 2):
+        s.wait(lambda: 'tcp:party-0.example:7100: Name or service not known; trying again' in s.parties[p].err, 'no name')
+    parties = [{'address': f'unix:clients-{p}.sock', 'key': key} for p, key in enumerate(s.public)]
+    parties[0]['address'] = 'tcp:party-0.example'
+    rows = rows_of(14, 2)
+    process = s.ask('alice', rows, config={'parties': parties}, under=OWN_NAMES)
+    s.says(process, 'party 0 is not connected (tcp:party-0.example:7200: Name or service not known)')
+    hasty = s.ask('bob', rows, '--patience', '1', config={'parties': parties}, under=OWN_NAMES)
+    status, out, err = s.ended(hasty)
+    assert status == 75 and out == '' and 'tcp:party-0.example:7200: Name or service' in err, (status, out, err)
+    s.keep('hosts', f'{host} party-0.example\n')
+    s.answered(process, rows)
+    s.stop()
+
+
 def odd(s, name, how):
     s.client_config(name)
     return s.run_client([s.odd_client, f'{name}.json', how])
@@ -345,7 +399,7 @@ def wrong_party(s):
     s.write(0)
     checked = subprocess.run([s.uvcc, 'party', '--check', '--config', 'party-0.json'], cwd=s.directory, check=True,
                              stdout=subprocess.PIPE, text=True)
-    assert 'clients          2, they call at unix:clients-0.sock' in checked.stdout, checked
+    assert 'clients          2, they call at unix:clients-0.sock; 256 MiB at most' in checked.stdout, checked
     planned = subprocess.run([s.uvcc, 'plan', '--config', 'party-0.json'], cwd=s.directory, check=True,
                              stdout=subprocess.PIPE, text=True).stdout
     assert all(f'\n{entry} ' in planned for entry in ('weights', 'choose', 'serve')), planned
@@ -379,7 +433,7 @@ def wrong_client(s):
         (['parties', 1, 'key'], 'abc', 'parties[1].key: is no public key'),
         (['parties', 1, 'key'], '@none.pub', 'parties[1].key: none.pub: '),
         (['parties', 2, 'address'], 'here', 'parties[2].address'),
-        (['parties', 2, 'address'], 'tcp:no.such.invalid:1', 'parties[2].address: tcp:no.such.invalid:1: Name or service'),
+        (['parties', 2, 'address'], 'tcp:localhost:many', 'parties[2].address: tcp:localhost:many: '),
         (['parties'], [{**p, 'address': 'udp:localhost:7000'} for p in good['parties']], 'clients call by tcp: or unix:'),
     ]
 
@@ -398,9 +452,21 @@ def wrong_client(s):
     refuses('none.json', '--config', 'none.json', '--input', 'rows.csv')
     refuses('--patience', '--config', 'alice.json', '--input', 'rows.csv', '--patience', '0')
     refuses('--output', '--config', 'alice.json', '--input', 'rows.csv', '--output', 'no/where/x.csv')
+    os.symlink('rows.csv', f'{s.directory}/link.csv')
+    for path, of in (('rows.csv', '--input'), ('./link.csv', '--input'), ('alice.json', '--config'), ('alice.key', 'identity')):
+        refuses(f'--output {path}: is the file of {of}', '--config', 'alice.json', '--input', 'rows.csv', '--output', path)
+    one = ','.join('1' for _ in range(FEATURES))
+    for text, words in ((f'{one},1\n', f'bad.csv:1: {FEATURES + 1} columns; give the {FEATURES} of the model'),
+                        (f'{one}\n{one},1\n', f'bad.csv:2:{FEATURES + 1}: '),
+                        (f'nan{one[1:]}\n', "'nan' is not a finite number"), ('', 'give rows of numbers'),
+                        ('a,b,c,d,e,f\n', 'no rows follow the header; give rows of numbers')):
+        with open(f'{s.directory}/bad.csv', 'w') as f:
+            f.write(text)
+        refuses(words, '--config', 'alice.json', '--input', 'bad.csv')
 
 
-CASES = [wrong_party, wrong_client, one, several, idle, audited, unlisted, refused, killed_client, killed_party, away, mismatch, stuck]
+CASES = [wrong_party, wrong_client, one, several, idle, audited, unlisted, refused, killed_client, killed_party, away, unknown_name, mismatch,
+         stuck]
 LIMITS = {'stuck': {'waiting': 1}}
 
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_host_loop.c - the host of all simulated parties (tools/host_loop.h): steps are prepared once
  * and given to their owners, may overlap where a command says so, end by an interruption or an
- * error and not otherwise; jobs of several workers have one root. */
+ * error and not otherwise; jobs of several workers have one root. All of it on one thread and with
+ * one for each party, which leave the same evidence. */
 #include "run_tool.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -25,7 +27,13 @@ typedef struct command {
     unsigned interrupt_at, fail_prepare, fail_input, fail_event, abort_at; /* steps; 0: never */
     bool ahead;
     const uvcc_allocator *alloc;
+    uint32_t compute;
+    const char *record;
+    double drop;
+    bool profile;
 } command;
+
+static run_parties mode; /* of the jobs that tests open */
 
 static int make_program(void *user, const host_worker *w, uvcc_program **out) {
     const command *c = user;
@@ -101,7 +109,7 @@ static int take_event(void *user, const host_worker *w, unsigned party, const uv
     memcpy(c->step_root[w->rank][party], e->step_root, 32);
     if (c->abort_at == e->step && e->step != 0 && w->rank == c->host.workers - 1 && party == 1)
         assert_int_equal(
-            uvcc_session_abort(w->party[1].session, UVCC_ABORT_HOST, uvcc_loopback_now(w->net)), 0);
+            uvcc_session_abort(w->party[1].session, UVCC_ABORT_HOST, host_now(&c->host, w)), 0);
     return c->fail_event == e->step && e->step != 0 ? EXIT_BAD_INPUT : EXIT_DONE;
 }
 
@@ -115,7 +123,13 @@ static void count_turn(void *user) {
 
 static int open_job(command *c, uint32_t replicas) {
     static const int64_t zeros[ELEMS];
-    c->run = (run_options){.seed = 5, .compute_seed = 1, .fault_seed = 1};
+    c->run = (run_options){.seed = 5,
+                           .compute_seed = 1,
+                           .fault_seed = 1,
+                           .parties = mode,
+                           .compute = c->compute,
+                           .faults.drop = c->drop,
+                           .profile = c->profile};
     const host_config config = {.command = "train",
                                 .run = &c->run,
                                 .replicas = replicas,
@@ -123,6 +137,8 @@ static int open_job(command *c, uint32_t replicas) {
                                 .tensor_ranks = 1,
                                 .of_workers = replicas > 1,
                                 .alloc = c->alloc,
+                                .record = c->record,
+                                .app = "",
                                 .hooks = {.user = c,
                                           .program = make_program,
                                           .entry = entry_of,
@@ -268,19 +284,24 @@ static void sees_that_nothing_moves(void **state) {
 /* Memory with an end. */
 typedef struct scarce {
     uvcc_allocator under;
+    pthread_mutex_t lock;
     size_t used, most;
 } scarce;
 
 static void *take_scarce(void *user, size_t bytes, uvcc_mem_class cls) {
     scarce *m = user;
+    assert_int_equal(pthread_mutex_lock(&m->lock), 0);
     void *p = bytes > m->most - m->used ? NULL : m->under.alloc(m->under.user, bytes, cls);
     m->used += p != NULL ? bytes : 0;
+    assert_int_equal(pthread_mutex_unlock(&m->lock), 0);
     return p;
 }
 
 static void give_scarce(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
     scarce *m = user;
+    assert_int_equal(pthread_mutex_lock(&m->lock), 0);
     m->used -= p != NULL ? bytes : 0;
+    assert_int_equal(pthread_mutex_unlock(&m->lock), 0);
     m->under.free(m->under.user, p, bytes, cls);
 }
 
@@ -290,7 +311,9 @@ static void memory_ends(void **state) {
     (void)state;
     unsigned worked = 0, stalled = 0;
     for (unsigned i = 0; i < 120; i++) {
-        scarce m = {.under = uvcc_host_allocator(), .most = SIZE_MAX / 2};
+        scarce m = {.under = uvcc_host_allocator(),
+                    .lock = PTHREAD_MUTEX_INITIALIZER,
+                    .most = SIZE_MAX / 2};
         const uvcc_allocator al = {.alloc = take_scarce, .free = give_scarce, .user = &m};
         command c = {.alloc = &al};
         assert_int_equal(open_job(&c, 1), EXIT_DONE);
@@ -317,6 +340,48 @@ static void memory_ends(void **state) {
     assert_true(worked > 0 && worked < 120 && stalled > 0);
 }
 
+/* Whoever drives the sessions, and wherever jobs run. */
+static void same_evidence(void **state) {
+    (void)state;
+    static const struct {
+        run_parties parties;
+        uvcc_cpu_mode compute;
+    } ways[] = {{RUN_PARTIES_TURNS, UVCC_CPU_INLINE},
+                {RUN_PARTIES_TURNS, UVCC_CPU_DEFERRED},
+                {RUN_PARTIES_THREADS, UVCC_CPU_INLINE},
+                {RUN_PARTIES_THREADS, UVCC_CPU_THREADS}};
+    uint8_t root[2][UVCC_PARTIES][32];
+    for (unsigned i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        command c = {.compute = ways[i].compute, .ahead = true};
+        mode = ways[i].parties;
+        assert_int_equal(open_job(&c, 2), EXIT_DONE);
+        assert_int_equal(host_run(&c.host, STEPS, true), EXIT_DONE);
+        check_outputs(&c, STEPS - 1);
+        if (i == 0)
+            memcpy(root, c.step_root, sizeof root);
+        assert_memory_equal(c.step_root, root, sizeof root);
+        assert_int_equal(host_close(&c.host), EXIT_DONE);
+        assert_int_equal(host_end(&c.host), EXIT_DONE);
+    }
+}
+
+/* Where what happens is to be a function of the options, in every detail, one thread drives all. */
+static void takes_turns_to_repeat(void **state) {
+    (void)state;
+    mode = RUN_PARTIES_THREADS;
+    command c[] = {{.compute = UVCC_CPU_DEFERRED},
+                   {.record = "logs"},
+                   {.drop = 0.1},
+                   {.profile = true},
+                   {.prepared = 0}};
+    for (unsigned i = 0; i < sizeof c / sizeof c[0]; i++) {
+        assert_int_equal(open_job(&c[i], 1), EXIT_DONE);
+        assert_int_equal(c[i].host.threads != NULL, i == 4);
+        assert_int_equal(host_end(&c[i].host), EXIT_DONE);
+    }
+    remove_tree("logs");
+}
+
 static void too_many_workers(void **state) {
     (void)state;
     command c = {0};
@@ -328,13 +393,13 @@ static void too_many_workers(void **state) {
     assert_int_equal(host_end(&c.host), EXIT_DONE);
 }
 
-/* The last one: the mark stays. Without `stops` a run goes on to its end. */
+/* The last ones: the mark stays, and ends the second at once. Without `stops` a run goes on to its
+ * end. */
 static void stops_when_interrupted(void **state) {
     (void)state;
     command c = {.interrupt_at = 2};
     interrupt_begin();
     interrupt_catch();
-    assert_false(interrupted());
     fails(&c, 1, EXIT_INTERRUPTED, "");
     assert_true(interrupted());
     assert_true(c.prepared <= 3);
@@ -346,16 +411,35 @@ static void stops_when_interrupted(void **state) {
     assert_int_equal(host_end(&c.host), EXIT_DONE);
 }
 
+static int by_turns(void **state) {
+    (void)state;
+    mode = RUN_PARTIES_TURNS;
+    return 0;
+}
+
+static int by_threads(void **state) {
+    (void)state;
+    mode = RUN_PARTIES_THREADS;
+    return 0;
+}
+
+#define BOTH(test)                                                                                 \
+    {#test ", turns", test, by_turns, NULL, NULL}, {                                               \
+#test ", threads", test, by_threads, NULL, NULL                                            \
+    }
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_steps),
-        cmocka_unit_test(runs_ahead),
-        cmocka_unit_test(several_workers),
-        cmocka_unit_test(ends_by_errors),
-        cmocka_unit_test(sees_that_nothing_moves),
-        cmocka_unit_test(memory_ends),
+        BOTH(runs_steps),
+        BOTH(runs_ahead),
+        BOTH(several_workers),
+        BOTH(ends_by_errors),
+        BOTH(sees_that_nothing_moves),
+        BOTH(memory_ends),
         cmocka_unit_test(too_many_workers),
-        cmocka_unit_test(stops_when_interrupted),
+        cmocka_unit_test(same_evidence),
+        cmocka_unit_test(takes_turns_to_repeat),
+        BOTH(stops_when_interrupted),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

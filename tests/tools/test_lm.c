@@ -51,6 +51,14 @@ static void refuses(void **state) {
         {TRAIN "--clip 0.5", "--clip 0.5: with --optimizer adamw give 2^-12 to 0.0625"},
         {TRAIN "--optimizer sgd --clip 0.0001", "--clip 0.0001: give 2^-12 to 32, or 0 for none"},
         {TRAIN "--optimizer sgd --clip 33", "--clip 33: give a number from 0 to 32"},
+        {TRAIN "--optimizer adam-mini --clip 0.01 --dim 256",
+         "--clip 0.01: with --optimizer adam-mini and --dim 256 give 2^-5 to 1, or 0 for none"},
+        {TRAIN "--optimizer adam-mini --clip 0.6 --hidden 64",
+         "--clip 0.6: with --optimizer adam-mini and --dim 64 give 2^-5 to 0.5"},
+        {TRAIN "--optimizer adam-mini --clip 0.6 --hidden 16",
+         "--clip 0.6: with --optimizer adam-mini and --hidden 16 give 2^-5 to 0.25"},
+        {TRAIN "--optimizer adam-mini --clip 5 --dim 8192 --heads 64",
+         "--clip 5: with --optimizer adam-mini and --dim 8192 give 2^-5 to 4"},
         {TRAIN "--lr x", "--lr x"},
         {TRAIN "--hidden 5,5", "--hidden 5,5"},
         {TRAIN "--data t.csv", "no option --data"},
@@ -134,7 +142,8 @@ static void same_weights(void **state) {
 static void other_blocks(void **state) {
     (void)state;
     static const char *const ways[] = {EXACT "--block swiglu --optimizer momentum --check",
-                                       EXACT "--block gpt2 --optimizer sgd --check"};
+                                       EXACT "--block gpt2 --optimizer sgd --check",
+                                       EXACT "--optimizer adam-mini --clip 0.125 --check"};
     write_text();
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         json_t *j = json_of(ways[i], 0);
@@ -287,10 +296,10 @@ static void lacks(const char *path, const char *part) {
 static void says_what_is_wrong(void) {
     static const char *const cases[][2] = {
         {"", "it is empty"},
-        {"{\"version\": 2, \"cont", "it is cut, or no JSON"},
+        {"{\"version\": 3, \"cont", "it is cut, or no JSON"},
         {"[]", "it is no JSON object"},
         {"{}", "it does not say what a model was begun with"},
-        {"{\"version\": 2}", "a member is missing or out of range"},
+        {"{\"version\": 3}", "a member is missing or out of range"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char part[160];
@@ -347,7 +356,7 @@ static void goes_on_as_begun(void **state) {
     assert_int_equal(rename("away-1", "kept/party-1/r0-s0-t0.step-1"), 0);
 
     /* of an older release */
-    char *json = read_all("kept/model.json"), *version = strstr(json, "\"version\": 2,");
+    char *json = read_all("kept/model.json"), *version = strstr(json, "\"version\": 3,");
     assert_non_null(version);
     memcpy(version, "\"inverse\"", 9);
     assert_int_equal(rename("kept/model.json", "away"), 0);

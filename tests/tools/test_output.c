@@ -490,6 +490,8 @@ static void refuses_idle_options(void **state) {
     static const char *const cases[][2] = {
         {"train --data t.csv --fault-seed 2", "--fault-seed does nothing without --drop"},
         {"train --data t.csv --compute threads --compute-seed=1", "--compute-seed does nothing"},
+        {"train --data t.csv --compute deferred --parties turns", "--parties does nothing with"},
+        {"train --model transformer --drop 0.1 --parties threads", "--parties does nothing with"},
         {"train --data t.csv --force", "--force does nothing without --record"},
         {"train --data t.csv --layers 2", "no option --layers"},
         {"train --model transformer --epochs 2", "no option --epochs"},

@@ -55,7 +55,7 @@ static void shows_help_and_version(void **state) {
     static const char *const options[] = {
         "data",       "label",   "hidden",   "epochs",    "batch",      "lr-shift", "frac-bits",
         "seed",       "compute", "drop",     "corrupt",   "truncation", "json",     "compute-seed",
-        "fault-seed", "reorder", "progress", "duplicate", "compare",    "products"};
+        "fault-seed", "reorder", "progress", "duplicate", "compare",    "products", "parties"};
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
         char word[32];
         snprintf(word, sizeof word, "--%s", options[i]);
@@ -94,7 +94,6 @@ static void refuses_bad_options(void **state) {
         {"train --data t.csv --frac-bits 3", "from 4 to 24"},
         {"train --data t.csv --frac-bits 25", "from 4 to 24"},
         {"train --data t.csv --batch 4 --frac-bits 24 --hidden 4096", "--frac-bits"},
-        {"train --data t.csv --batch 4 --hidden 4096,1000", "a step is too large"},
         {"train --data t.csv --seed -1", "--seed -1"},
         {"train --data t.csv --seed 18446744073709551616", "2^64"},
         {"train --data t.csv --truncation up", "ars|sr|ars-dcf"},
@@ -234,6 +233,8 @@ static void vectors_however_it_runs(void **state) {
         {"--compute deferred --compute-seed 7", true},
         {"--compute deferred --compute-seed 123456789", true},
         {"--compute threads", true},
+        {"--parties turns", true},
+        {"--parties turns --compute threads", true},
         {"--drop 0.2 --duplicate 0.1 --reorder 0.3 --corrupt 0.01 --fault-seed 1", false},
         {"--drop 0.2 --duplicate 0.1 --reorder 0.3 --corrupt 0.01 --fault-seed 2", false},
         {"--drop 0.2 --duplicate 0.1 --reorder 0.3 --corrupt 0.01 --fault-seed 3 "

@@ -93,35 +93,6 @@ static void agree(triangle *t, uint32_t step) {
     triangle_agree(t, step, 0);
 }
 
-static void give_inputs(triangle *t, const uvcc_program *p, uvcc_reference *ref, uint32_t step) {
-    for (uint32_t i = 0; i < uvcc_program_input_count(p, 0); i++) {
-        const uvcc_io_desc *io = uvcc_program_input_at(p, 0, i);
-        const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, io->tensor);
-        int64_t *v = values(7 * step + i, (size_t)d->rows * d->cols);
-        triangle_input(t, io->owner, step, io->id, v);
-        assert_int_equal(uvcc_reference_set(ref, io->tensor, v), 0);
-        free(v);
-    }
-}
-
-static void check_outputs(const triangle *t, const uvcc_program *p, uvcc_reference *ref,
-                          uint32_t step) {
-    char why[256];
-    if (uvcc_reference_step(ref, 0, why, sizeof why) != 0)
-        fail_msg("%s", why);
-    for (uint32_t o = 0; o < uvcc_program_output_count(p, 0); o++) {
-        const uvcc_io_desc *io = uvcc_program_output_at(p, 0, o);
-        const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, io->tensor);
-        for (unsigned i = 0; i < 3; i++) {
-            const int64_t *got = uvcc_session_output(t->s[i], step, io->id);
-            assert_non_null(got);
-            if (memcmp(got, uvcc_reference_get(ref, io->tensor),
-                       (size_t)d->rows * d->cols * sizeof *got) != 0)
-                fail_msg("step %u: %s differs at party %u", step, d->name, i);
-        }
-    }
-}
-
 typedef struct outcome {
     uint8_t root[3][32];
     uvcc_session_stats stats[3];
@@ -149,9 +120,9 @@ static outcome train(const triangle_options *opt, dims d, uint8_t flags, uint32_
         assert_int_equal(uvcc_session_load_triples(t.s[i], g->data[i], g->len[i]), 0);
     for (uint32_t step = 0; step < steps; step++) {
         agree(&t, step);
-        give_inputs(&t, p, ref, step);
+        triangle_give_inputs(&t, p, ref, step, 31);
         triangle_finish(&t, step + 1);
-        check_outputs(&t, p, ref, step);
+        triangle_check_outputs(&t, p, ref, step);
     }
     triangle_close(&t);
     memcpy(out.root, t.root, sizeof out.root);
@@ -345,10 +316,10 @@ static void test_masks(void **state) {
     set_weights(&t, p, ref);
     for (uint32_t step = 0; step < STEPS; step++) {
         agree(&t, step);
-        give_inputs(&t, p, ref, step);
+        triangle_give_inputs(&t, p, ref, step, 31);
         triangle_settle(&t);
         assert_int_equal(t.finished[0] + t.finished[1] + t.finished[2], 3 * (step + 1));
-        check_outputs(&t, p, ref, step);
+        triangle_check_outputs(&t, p, ref, step);
     }
     /* X_i; W before and after; Y_0; V, which a square reads twice. */
     assert_int_equal(o.count, STEPS * (d.micro + 2 + 1 + 1));
@@ -380,7 +351,7 @@ static void test_wrong_opening(void **state) {
     observed_open(&t, p, &o);
     set_weights(&t, p, ref);
     agree(&t, 0);
-    give_inputs(&t, p, ref, 0);
+    triangle_give_inputs(&t, p, ref, 0, 31);
     triangle_settle(&t);
     assert_int_equal(t.aborted[1], UVCC_ABORT_OPEN_MISMATCH);
     assert_int_equal(t.aborted[0], UVCC_ABORT_PEER);
@@ -427,9 +398,9 @@ static void test_ahead(void **state) {
             assert_int_equal(t.s[i]->triples_ahead, cases[c].held);
         }
         for (uint32_t k = 0; k < 2; k++) {
-            give_inputs(&t, p, ref, k);
+            triangle_give_inputs(&t, p, ref, k, 31);
             triangle_finish(&t, k + 1);
-            check_outputs(&t, p, ref, k);
+            triangle_check_outputs(&t, p, ref, k);
         }
         for (unsigned i = 0; i < 3; i++)
             assert_int_equal(t.s[i]->triples_ahead, 0);
@@ -519,9 +490,9 @@ static void consume_open(consuming *c, dims d, uint32_t run, const triangle_opti
 
 static void consume_step(consuming *c, uint32_t step, uint32_t done) {
     agree(&c->t, step);
-    give_inputs(&c->t, c->p, c->ref, step);
+    triangle_give_inputs(&c->t, c->p, c->ref, step, 31);
     triangle_finish(&c->t, done);
-    check_outputs(&c->t, c->p, c->ref, step);
+    triangle_check_outputs(&c->t, c->p, c->ref, step);
 }
 
 static void consume_free(consuming *c) {
@@ -682,10 +653,10 @@ static void test_never_twice(void **state) {
     assert_int_equal(len, step0[0].len);
     agree(&c.t, 0);
     assert_int_equal(uvcc_session_load_triples(c.t.s[0], data, len), UVCC_ERR_STATE);
-    give_inputs(&c.t, c.p, c.ref, 0);
+    triangle_give_inputs(&c.t, c.p, c.ref, 0, 31);
     triangle_finish(&c.t, 1);
     assert_int_equal(uvcc_session_load_triples(c.t.s[0], data, len), UVCC_ERR_STATE);
-    check_outputs(&c.t, c.p, c.ref, 0);
+    triangle_check_outputs(&c.t, c.p, c.ref, 0);
     uvcc_triple_store_free(again);
     triangle_close(&c.t);
     consume_free(&c);
@@ -831,7 +802,7 @@ static void test_made_and_given(void **state) {
         uvcci_stored_free(c.t.s[1], v->tile[0].stored);
         v->tile[0].stored = NULL;
     }
-    give_inputs(&c.t, c.p, c.ref, 0);
+    triangle_give_inputs(&c.t, c.p, c.ref, 0, 31);
     bool named = false;
     for (unsigned i = 0; i < 100000 && triangle_turn(&c.t); i++)
         if (c.t.aborted[0] != 0 && c.t.aborted[1] != 0 && c.t.aborted[2] != 0)
@@ -957,9 +928,9 @@ static void test_some(void **state) {
         }
         assert_int_equal(n, ops);
         assert_null(c.t.s[0]->stored);
-        give_inputs(&c.t, c.p, c.ref, 0);
+        triangle_give_inputs(&c.t, c.p, c.ref, 0, 31);
         triangle_finish(&c.t, 1);
-        check_outputs(&c.t, c.p, c.ref, 0);
+        triangle_check_outputs(&c.t, c.p, c.ref, 0);
         triangle_close(&c.t);
         consume_free(&c);
     }
@@ -1002,9 +973,9 @@ static void test_two_makers(void **state) {
         }
     }
     assert_int_equal(used, 1);
-    give_inputs(&c.t, c.p, c.ref, 0);
+    triangle_give_inputs(&c.t, c.p, c.ref, 0, 31);
     triangle_finish(&c.t, 1);
-    check_outputs(&c.t, c.p, c.ref, 0);
+    triangle_check_outputs(&c.t, c.p, c.ref, 0);
     triangle_close(&c.t);
     consume_free(&c);
     free_stores(store[0]);
@@ -1087,7 +1058,7 @@ static void test_leaves(void **state) {
     triangle_ready(&t);
     set_weights(&t, p, ref);
     agree(&t, 0);
-    give_inputs(&t, p, ref, 0);
+    triangle_give_inputs(&t, p, ref, 0, 31);
     unsigned consumed[3] = {0};
     while (t.finished[0] + t.finished[1] + t.finished[2] < 3) {
         assert_true(triangle_turn(&t));
@@ -1164,7 +1135,7 @@ static void test_replay(void **state) {
         assert_int_equal(uvcc_session_load_triples(t.s[i], data, len), 0);
     }
     agree(&t, 0);
-    give_inputs(&t, p, ref, 0);
+    triangle_give_inputs(&t, p, ref, 0, 31);
     triangle_finish(&t, 1);
     triangle_close(&t);
     triangle_free(&t);
@@ -1253,7 +1224,7 @@ static void test_no_memory_in_step(void **state) {
         hand_over(store, &c, 0);
         free_stores(store);
         agree(&c.t, 0);
-        give_inputs(&c.t, c.p, c.ref, 0);
+        triangle_give_inputs(&c.t, c.p, c.ref, 0, 31);
         const size_t calls = c.t.mem.calls;
         c.t.mem.fail_at = at;
         while (!over && (c.t.finished[0] == 0 || c.t.finished[1] == 0 || c.t.finished[2] == 0)) {
@@ -1270,7 +1241,7 @@ static void test_no_memory_in_step(void **state) {
                          c.t.abort_text[i]);
         }
         if (!over)
-            check_outputs(&c.t, c.p, c.ref, 0);
+            triangle_check_outputs(&c.t, c.p, c.ref, 0);
         whole = !over && c.t.mem.calls - calls < at; /* it was beyond the last */
         consume_free(&c);
     }

@@ -66,6 +66,7 @@ static void follows_the_table(void **state) {
         {UVCC_OP_GEMM_SS, 0, F, 2, 0, 2, 48, dcf(F) + F / 4, OF_A},
         {UVCC_OP_ELEM_MUL, 0, 9, 2, UVCC_LIFT_SEQUENTIAL, 3, 48, dcf(9) + 2 * 9 / 8.0, OF_A},
         {UVCC_OP_GEMM_PART, 0, 0, 0, 0, 0, 0, 0, OF_A},
+        {UVCC_OP_MUL_PART, 0, 0, 0, 0, 0, 0, 0, OF_A},
         {UVCC_OP_RESHARE, 0, 0, 0, 0, 1, 24, 0, OF_PART},
         {UVCC_OP_TRUNCATE, 0, F, 1, 0, 2, 30.25, 0, OF_PART},
         {UVCC_OP_TRUNCATE, 0, F, 1, UVCC_LIFT_EXCHANGE, 2, 48, F / 4, OF_PART},
@@ -96,28 +97,28 @@ static void follows_the_table(void **state) {
     for (unsigned i = 0; i < COUNT; i++) {
         const row *r = &rows[i];
         const bool gemm = r->opcode == UVCC_OP_GEMM_SS || r->opcode == UVCC_OP_GEMM_PART;
+        const bool adds = r->opcode == UVCC_OP_GEMM_PART || r->opcode == UVCC_OP_MUL_PART;
         const bool one = r->opcode == UVCC_OP_TRUNCATE || r->opcode == UVCC_OP_RESHARE ||
                          r->opcode == UVCC_OP_RELU;
         const bool relu = r->opcode == UVCC_OP_RELU, sum = r->opcode == UVCC_OP_ADD;
         const unsigned from = r->what != OF_A ? 2 * F : one || sum ? F : 2 * F;
         snprintf(name, sizeof name, "out%u", i);
-        uvcc_op_desc d = {
-            .opcode = r->opcode,
-            .k = (uint16_t)i,
-            .in_count = one ? 1 : 2,
-            .in = {r->what == OF_A      ? a
-                   : r->what == OF_PART ? part
-                   : r->what >= OF_61   ? top[r->what - OF_61]
-                                        : wide,
-                   gemm ? square : b},
-            .out_count = relu ? 2 : 1,
-            .out = {tensor(p, name, ROWS, 60, from - r->shift,
-                           r->opcode == UVCC_OP_GEMM_PART ? UVCC_ADDITIVE : UVCC_REPLICATED)},
-            .flags = r->flags,
-            .shift = r->shift,
-            .truncation = r->truncation,
-            .lift = r->lift};
-        if (r->opcode == UVCC_OP_GEMM_PART)
+        uvcc_op_desc d = {.opcode = r->opcode,
+                          .k = (uint16_t)i,
+                          .in_count = one ? 1 : 2,
+                          .in = {r->what == OF_A      ? a
+                                 : r->what == OF_PART ? part
+                                 : r->what >= OF_61   ? top[r->what - OF_61]
+                                                      : wide,
+                                 gemm ? square : b},
+                          .out_count = relu ? 2 : 1,
+                          .out = {tensor(p, name, ROWS, 60, from - r->shift,
+                                         adds ? UVCC_ADDITIVE : UVCC_REPLICATED)},
+                          .flags = r->flags,
+                          .shift = r->shift,
+                          .truncation = r->truncation,
+                          .lift = r->lift};
+        if (adds)
             part = d.out[0];
         snprintf(name, sizeof name, "bit%u", i);
         if (relu)

@@ -85,9 +85,9 @@ static void check_instance(const uvcci_step *st, const uvcci_instance *r) {
     assert_true(done || r->turn <= r->plan->turns);
     assert_true(!r->job_out || (!done && r->task_count != 0));
     if (!fresh(r))
-        assert_int_equal(r->preds_left, 0);
+        assert_int_equal(uvcci_run_of(r)->preds_left, 0);
     for (uint32_t k = 0; !done && k < r->op->succ_count; k++)
-        assert_true(fresh(&st->instances[st->entry->succ[r->op->succ_first + k]]));
+        assert_true(fresh(uvcci_instance_of(st, st->entry->succ[r->op->succ_first + k])));
     if (fresh(r) || done)
         assert_null(r->state);
     else

@@ -868,6 +868,55 @@ static void row_maps(void **state) {
     sim_close(&s);
 }
 
+/* Two blocks of five rows: a mask on their last rows of a square, and the rows 1 and 2 of each. */
+static void block_maps(void **state) {
+    (void)state;
+    enum { N = 60, R = 10, C = 6, BLOCK = 5, PART = 2, FIRST = 1, SOME = 2 * PART * C };
+    static const uint8_t ops[] = {UVCC_MAP_CAUSAL,   UVCC_MAP_SLICE_ROWS, UVCC_MAP_PUT_ROWS,
+                                  UVCC_MAP_PUT_ROWS, UVCC_MAP_ADD_ROWS,   UVCC_MAP_ADD_ROWS};
+    const uint64_t constant = (uint64_t)-987;
+    sim s;
+    sim_open(&s, 0, N);
+    uint64_t *x = values(&s, 63, 3), *y = values(&s, 63, 3);
+    const shared xs = share(&s, x), ys = share(&s, y);
+    for (unsigned o = 0; o < sizeof ops; o++) {
+        const bool alone = o == 2, in_place = o == 5, slice = ops[o] == UVCC_MAP_SLICE_ROWS;
+        held h = new_held(&s);
+        for (unsigned r = 0; r < 3; r++) {
+            memcpy(h.lo[r], both(&xs, r).lo, in_place ? N * 8 : 0);
+            memcpy(h.hi[r], both(&xs, r).hi, in_place ? N * 8 : 0);
+            uvcc_task t = {.u.map = {.op = ops[o], .rows = R, .cols = C, .block = BLOCK}};
+            t.u.map.part = PART;
+            t.u.map.constant = o == 0 ? constant : FIRST;
+            t.u.map.party = (uint8_t)r;
+            t.u.map.out = (uvcc_shares){h.lo[r], h.hi[r]};
+            if (!alone)
+                t.u.map.x = in_place ? t.u.map.out : both(&xs, r);
+            t.u.map.y = both(&ys, r);
+            map_task(&s, r, t);
+        }
+        uint64_t want[N] = {0};
+        for (unsigned i = 0; i < N; i++) {
+            const unsigned row = i / C % BLOCK, part = row - FIRST;
+            const unsigned at = (i / C / BLOCK * PART + part) * C + i % C; /* in the part */
+            const bool inside = part < PART;
+            if (o == 0)
+                want[i] = i % C > C - BLOCK + row ? constant : x[i];
+            else if (slice && inside)
+                want[at] = x[i];
+            else if (!slice)
+                want[i] = (alone || (inside && ops[o] == UVCC_MAP_PUT_ROWS) ? 0 : x[i]) +
+                          (inside ? y[at] : 0);
+        }
+        for (unsigned r = 0; r < 3 && slice; r++) { /* what is behind the part was not written */
+            memset(h.lo[r] + SOME, 0, (N - SOME) * 8);
+            memset(h.hi[r] + SOME, 0, (N - SOME) * 8);
+        }
+        check_rss(&s, &h, want);
+    }
+    sim_close(&s);
+}
+
 static void hashes_and_copies(void **state) {
     (void)state;
     sim s;
@@ -1040,21 +1089,14 @@ static void keys_in_reused_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inputs),
-        cmocka_unit_test(truncations),
-        cmocka_unit_test(relus),
-        cmocka_unit_test(lifts),
-        cmocka_unit_test(reshares),
-        cmocka_unit_test(triples),
-        cmocka_unit_test(products),
-        cmocka_unit_test(block_products),
-        cmocka_unit_test(maps),
-        cmocka_unit_test(row_maps),
-        cmocka_unit_test(hashes_and_copies),
-        cmocka_unit_test(bad_tasks),
-        cmocka_unit_test(the_back_end_asked_for),
-        cmocka_unit_test(out_of_memory),
-        cmocka_unit_test(keys_in_reused_memory),
+        cmocka_unit_test(inputs),        cmocka_unit_test(truncations),
+        cmocka_unit_test(relus),         cmocka_unit_test(lifts),
+        cmocka_unit_test(reshares),      cmocka_unit_test(triples),
+        cmocka_unit_test(products),      cmocka_unit_test(block_products),
+        cmocka_unit_test(maps),          cmocka_unit_test(row_maps),
+        cmocka_unit_test(block_maps),    cmocka_unit_test(hashes_and_copies),
+        cmocka_unit_test(bad_tasks),     cmocka_unit_test(the_back_end_asked_for),
+        cmocka_unit_test(out_of_memory), cmocka_unit_test(keys_in_reused_memory),
     };
     rng = 20240601;
     return cmocka_run_group_tests(tests, NULL, NULL);

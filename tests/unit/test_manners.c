@@ -316,7 +316,7 @@ static void test_config_refusals(void **state) {
     REFUSED("links.rx_keys_bytes", c.links.rx_keys_bytes = (1ull << 40) + 1);
     REFUSED("links.tx_online_bytes", c.links.tx_online_bytes = (1ull << 40) + 1);
     REFUSED("links.tx_keys_bytes", c.links.tx_keys_bytes = (1ull << 40) + 1);
-    REFUSED("links.rx_messages_max", c.links.rx_messages_max = (1u << 20) + 1);
+    REFUSED("links.rx_messages_max", c.links.rx_messages_max = (1u << 24) + 1);
     REFUSED("links.rx_ranges_max", c.links.rx_ranges_max = (1u << 20) + 1);
     REFUSED("links.rto_min_ns", c.links.rto_min_ns = 3000000000ull);
     REFUSED("links.rto_initial_ns", c.links.rto_initial_ns = 3000000000ull);

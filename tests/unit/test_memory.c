@@ -255,23 +255,183 @@ static void refusals(void **state) {
     assert_int_equal(uvcc_program_memory(p, 0, &bytes), UVCC_ERR_NOMEM);
     uvcc_program_free(p);
 
-    p = begin(&mem); /* one more op than tables are made for */
+    p = begin(&mem);
     add_tensors(p, NULL, NULL);
-    assert_int_equal(uvcc_program_memory(p, 0, &bytes), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_memory(p, 0, &bytes), UVCC_ERR_USAGE); /* not finished */
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+/* Whichever allocation fails, nothing is left and nothing was written. */
+static void no_memory(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    static const sum ops[] = {{P, NONE, A}, {P, NONE, B}, {A, B, C}, {C, A, D}, {D, NONE, P}};
+    uvcc_program *p = make(&mem, NULL, ops, 5);
+    const size_t live = mem.live_blocks;
+    uint64_t bytes = 7;
+    int rc = UVCC_ERR_NOMEM;
+    size_t fail_at = 0;
+    while (rc == UVCC_ERR_NOMEM) {
+        assert_int_equal(bytes, 7);
+        mem.fail_at = ++fail_at;
+        rc = uvcc_program_memory(p, 0, &bytes);
+        assert_int_equal(mem.live_blocks, live);
+    }
+    mem.fail_at = 0;
+    assert_int_equal(rc, 0);
+    assert_true(fail_at > 4);
+    assert_int_equal(bytes / 16, 3);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+/* ---- bytes of several buffers for one, of one for several ---- */
+
+/* Ops of one input and output each, on column tensors of `rows` rows: out is the sum of groups. */
+static void shrink(uvcc_program *p, uint32_t *k, uint32_t x, uint32_t z) {
+    const uvcc_op_desc d = {.opcode = UVCC_OP_REDUCE_BIAS_GRAD,
+                            .k = (uint16_t)*k,
+                            .in_count = 1,
+                            .in = {x},
+                            .out_count = 1,
+                            .out = {z}};
+    assert_int_equal(uvcc_program_op(p, &d), (int)*k);
+    ++*k;
+}
+
+/* P of 12 rows; A, B (6 rows) of it, C (3) of both; then D (12, of P by BIAS_ADD with C): A and B
+ * are dead and D stands on both. */
+static void bytes_are_handed_on(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    static const uint32_t rows[TENSORS] = {6, 6, 3, 12, 6, 6, 1, 12, 1};
+    enum { G = 6 };
+    uvcc_program *p = begin(&mem);
+    uint32_t k = 0;
+    add_tensors(p, rows, NULL);
     assert_int_equal(uvcc_program_entry(p, "go"), 0);
-    for (uint32_t i = 0; i < 32769; i++) {
+    shrink(p, &k, P, A);
+    shrink(p, &k, P, B);
+    const uvcc_op_desc add = {.opcode = UVCC_OP_ADD,
+                              .k = (uint16_t)k++,
+                              .in_count = 2,
+                              .in = {A, B},
+                              .out_count = 1,
+                              .out = {E}};
+    assert_true(uvcc_program_op(p, &add) >= 0); /* A, B, E: 18 */
+    shrink(p, &k, E, C);                        /* E, C: 9 */
+    const uvcc_op_desc bias = {.opcode = UVCC_OP_BIAS_ADD,
+                               .k = (uint16_t)k++,
+                               .in_count = 2,
+                               .in = {P, C},
+                               .out_count = 1,
+                               .out = {D}};
+    assert_true(uvcc_program_op(p, &bias) >= 0); /* C, D: 15 */
+    shrink(p, &k, D, F);                         /* D, F: 18 */
+    shrink(p, &k, F, G);
+    finish(p);
+    assert_int_equal(bound_of(p), 18);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+/* What ops work on counts from their start to their end, tensors as an arena takes them. */
+static void work_of_ops(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    static const sum ops[] = {{P, NONE, A}, {A, NONE, B}, {P, NONE, C}, {B, C, P}};
+    static const uint64_t work[] = {100, 7, 50, 1};
+    uvcc_program *p = make(&mem, NULL, ops, 4);
+    const uvcci_entry *e = &p->entries[0];
+    uint64_t bytes = 0;
+    assert_int_equal(uvcci_memory_bound_with(p, e, work, UVCCI_MEMORY_NO_TENSORS, &bytes), 0);
+    assert_int_equal(bytes, 150); /* op 2 stands beside ops 0 and 1, which follow each other */
+    assert_int_equal(uvcci_memory_bound_with(p, e, work, UVCCI_MEMORY_TENSORS, &bytes), 0);
+    /* B is there when A is not needed for op 0 any more: it stands on what that worked on */
+    assert_int_equal(bytes, 150 + 2 * 16);
+    assert_int_equal(uvcci_memory_bound_with(p, e, NULL, UVCCI_MEMORY_TENSORS_ROUNDED, &bytes), 0);
+    assert_int_equal(bytes, 3 * uvcci_buffer_rounded(p, A));
+    assert_int_equal(uvcci_buffer_rounded(p, A), 2 * 256);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+/* Tensors of 2^31 elements: three of them at a time, and nothing wraps. */
+static void huge_tensors(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = begin(&mem);
+    static const char *const names[] = {"P", "A", "B", "C"};
+    for (uint32_t t = 0; t < 4; t++) {
+        const uvcc_tensor_desc d = {.name = names[t],
+                                    .rows = 1u << 16,
+                                    .cols = 1u << 15,
+                                    .bits = 30,
+                                    .lifetime = t == 0 ? UVCC_PERSIST : UVCC_TRANSIENT,
+                                    .in_buffer_of = NONE};
+        assert_int_equal(uvcc_program_tensor(p, &d), (int)t);
+    }
+    assert_int_equal(uvcc_program_entry(p, "go"), 0);
+    static const sum ops[] = {{0, 0, 1}, {1, 0, 2}, {1, 2, 3}, {3, 3, 0}};
+    for (uint32_t i = 0; i < 4; i++) {
         const uvcc_op_desc d = {.opcode = UVCC_OP_SUB,
                                 .k = (uint16_t)i,
                                 .in_count = 2,
-                                .in = {P, P},
+                                .in = {ops[i].x, ops[i].y},
                                 .out_count = 1,
-                                .out = {P}};
+                                .out = {ops[i].z}};
         assert_int_equal(uvcc_program_op(p, &d), (int)i);
     }
     finish(p);
-    assert_int_equal(uvcc_program_memory(p, 0, &bytes), UVCC_ERR_LIMIT);
+    uvcc_op_cost cost;
+    assert_int_equal(bound_of(p), 3ull << 31);
+    assert_int_equal(uvcc_program_cost(p, 0, 0, &cost), 0);
     uvcc_program_free(p);
     assert_int_equal(mem.live_blocks, 0);
+}
+
+/* ---- wide programs: what is not known makes the bound larger and never smaller ---- */
+
+/* `chains` chains of three ops side by side, each with two tensors: more than there are tracks for
+ * gives what all tensors take, or less where it is known. */
+static void wide(void **state) {
+    (void)state;
+    static const uint32_t counts[] = {10, 4096, 6000};
+    for (unsigned c = 0; c < 3; c++) {
+        const uint32_t chains = counts[c];
+        test_alloc mem = {0};
+        uvcc_program *p = begin(&mem);
+        char name[24];
+        for (uint32_t t = 0; t < 3 * chains + 1; t++) {
+            snprintf(name, sizeof name, "t%u", t);
+            const uvcc_tensor_desc d = {.name = name,
+                                        .rows = 1,
+                                        .cols = 1,
+                                        .bits = 40,
+                                        .lifetime = t == 3 * chains ? UVCC_PERSIST : UVCC_TRANSIENT,
+                                        .in_buffer_of = NONE};
+            assert_int_equal(uvcc_program_tensor(p, &d), (int)t);
+        }
+        assert_int_equal(uvcc_program_entry(p, "go"), 0);
+        for (uint32_t i = 0; i < 3 * chains; i++) { /* t0 -> t1 -> t2 of each chain */
+            const uint32_t chain = i % chains, step = i / chains, t = 3 * chain + step;
+            const uvcc_op_desc d = {.opcode = UVCC_OP_SHIFT_LEFT,
+                                    .k = (uint16_t)i,
+                                    .in_count = 1,
+                                    .in = {step == 0 ? 3 * chains : t - 1},
+                                    .out_count = 1,
+                                    .out = {t}};
+            assert_true(uvcc_program_op(p, &d) >= 0);
+        }
+        finish(p);
+        const uint64_t bound = bound_of(p);
+        assert_true(bound >= 2 * chains && bound <= 3 * chains);
+        if (chains <= 4096)
+            assert_int_equal(bound, 2 * chains);
+        uvcc_program_free(p);
+        assert_int_equal(mem.live_blocks, 0);
+    }
 }
 
 int main(void) {
@@ -281,6 +441,11 @@ int main(void) {
         cmocka_unit_test(the_limit_in_flight_counts),
         cmocka_unit_test(no_schedule_takes_more),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(no_memory),
+        cmocka_unit_test(bytes_are_handed_on),
+        cmocka_unit_test(work_of_ops),
+        cmocka_unit_test(huge_tensors),
+        cmocka_unit_test(wide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

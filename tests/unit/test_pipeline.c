@@ -206,15 +206,9 @@ static void test_refused(void **state) {
     chain c;
     uvcc_op_desc more = {.opcode = UVCC_OP_ADD, .in_count = 2, .out_count = 1};
 
-    uvcc_program *p = chain_program(&mem, &c, 0, 1, 2, 0, false);
-    more.phase = UVCC_UPD;
-    more.k = 9;
-    more.mb = 1;
+    uvcc_program *p = chain_program(&mem, &c, 0, 1, 1, 0, false);
     more.in[0] = more.in[1] = more.out[0] = c.w;
-    add_op(p, more);
-    refused(p, "(ADD, UPD mb 1 k 9): an UPD op is of no microbatch but 0");
-
-    p = chain_program(&mem, &c, 0, 1, 1, 0, false);
+    more.k = 9;
     more.phase = UVCC_BWD;
     add_op(p, more);
     refused(p, "must rise"); /* after UPD */

@@ -362,10 +362,12 @@ static small mask_base(void) {
 
 static void test_bad_rows(void **state) {
     (void)state;
-    WRONG("op rows (ROW_SUM, FWD k 2): D is 4 x 5, but must be 4 x 1",
-          s = row_base(UVCC_OP_ROW_SUM, 1));
+    WRONG("op rows (ROW_SUM, FWD k 2): D is 3 x 1, but must be 4 x 1",
+          (s = row_base(UVCC_OP_ROW_SUM, 1), s.t[D].rows = 3, s.t[D].cols = 1));
     WRONG("D has scale 9, but must have 8",
           (s = row_base(UVCC_OP_ROW_SUM, 1), s.t[D].cols = 1, s.t[D].scale = 9));
+    WRONG("op rows (ROW_SUM, FWD k 2): D is 4 x 2, but must be 4 x 1", /* blocks of 2 1/2 */
+          (s = row_base(UVCC_OP_ROW_SUM, 1), s.t[D].cols = 2));
     BOUND("op rows (ROW_SUM, FWD k 2): bits + log2(cols) needs 63 bits",
           (s = row_base(UVCC_OP_ROW_SUM, 1), s.t[D].cols = 1, s.t[C].bits = 60));
     static const uvcc_opcode column[] = {UVCC_OP_ROW_ADD, UVCC_OP_ROW_SUB, UVCC_OP_ROW_RSUB,
@@ -513,6 +515,56 @@ static void test_bad_parts(void **state) {
           (s = part_base(), s.inputs = 3, s.in[2].id = 1, s.in[2].tensor = C));
 }
 
+/* C, additive, = A A by elements; E, additive, = C + C; D = E >> 8. */
+static small mul_part_base(void) {
+    small s = part_base();
+    s.t[C].rows = s.t[A].rows;
+    s.t[C].cols = s.t[A].cols;
+    s.t[C].bits = 40;
+    s.op[0].opcode = UVCC_OP_MUL_PART;
+    s.op[0].in[1] = A;
+    s.t[E] = s.t[C];
+    s.t[E].name = "E";
+    s.t[E].bits = 41;
+    s.op[1].opcode = UVCC_OP_ADD;
+    s.op[1].in_count = 2;
+    s.op[1].in[0] = s.op[1].in[1] = C;
+    s.op[1].out[0] = E;
+    s.op[2].in[0] = E;
+    s.t[D].rows = s.t[C].rows;
+    s.t[D].cols = s.t[C].cols;
+    return s;
+}
+
+static void test_bad_mul_parts(void **state) {
+    (void)state;
+    uint8_t hash[32], within[32];
+    small good = mul_part_base();
+    hash_of(&good, hash);
+    good.op[0].flags = UVCC_OP_WITHIN;
+    hash_of(&good, within);
+    assert_memory_not_equal(hash, within, sizeof hash);
+    WRONG("op product (MUL_PART, FWD k 0) writes C, which must be additive",
+          (s = mul_part_base(), s.t[C].sharing = UVCC_REPLICATED));
+    WRONG("op product (MUL_PART, FWD k 0): a shift by 1 bits",
+          (s = mul_part_base(), s.op[0].shift = 1));
+    WRONG("op product (MUL_PART, FWD k 0): a constant is not for this opcode",
+          (s = mul_part_base(), s.op[0].constant = 40));
+    WRONG("op product (MUL_PART, FWD k 0): C has scale 17, but must have 16",
+          (s = mul_part_base(), s.t[C].scale = 17));
+    WRONG("op product (MUL_PART, FWD k 0): B is", (s = mul_part_base(), s.op[0].in[1] = B));
+    WRONG("op product (MUL_PART, FWD k 0): C is", (s = mul_part_base(), s.t[C].cols++));
+    BOUND("op product (MUL_PART, FWD k 0): bits(A) + bits(B) needs 64 bits",
+          (s = mul_part_base(), s.t[A].bits = 32, s.t[C].bits = 62));
+    BOUND("op product (MUL_PART, FWD k 0): C declares 39 bits; the sum of the products in it needs "
+          "40",
+          (s = mul_part_base(), s.t[C].bits = 39));
+    good.t[A].bits = 32; /* the author knows better */
+    hash_of(&good, hash);
+    WRONG("op add (ADD, FWD k 1) cannot read C, which is additive; RESHARE or TRUNCATE it first",
+          (s = mul_part_base(), s.t[E].sharing = UVCC_REPLICATED));
+}
+
 static void test_sums_in_bounds(void **state) {
     (void)state;
     BOUND("op product (GEMM_PART, FWD k 0): bits(A) + bits(B) + log2(K) needs 63 bits",
@@ -616,6 +668,86 @@ static void test_bad_constants(void **state) {
           (s = mask_base(), s.t[D].bits = 19));
     BOUND("the constant 1048576 is outside the 20 bits of D",
           (s = mask_base(), s.op[2].constant = 1 << 20));
+}
+
+/* D, two rows of C of 4 x 5 from row 1 on. */
+static small slice_base(void) {
+    small s = constant_base(UVCC_OP_SLICE_ROWS, 1);
+    s.t[D].rows = 2;
+    return s;
+}
+
+/* E, two rows, into D: C with them from row 1 on. */
+static small put_base(uvcc_opcode code) {
+    small s = row_base(code, 2);
+    s.t[E] = matrix("E", 2, 5, 20, 8, UVCC_PERSIST);
+    s.op[2].in[0] = E;
+    s.op[2].in[1] = C;
+    s.op[2].constant = 1;
+    return s;
+}
+
+/* Which rows, and of what groups, is part of the program. */
+static void test_rows_of_groups(void **state) {
+    (void)state;
+    uint8_t whole[32], group[32], first[32], added[32], put[32];
+    small s = slice_base();
+    hash_of(&s, whole);
+    s.op[2].heads = 1;
+    s.op[2].row_groups = 2;
+    hash_of(&s, group);
+    s.op[2].constant = 0;
+    hash_of(&s, first);
+    assert_memory_not_equal(whole, group, 32);
+    assert_memory_not_equal(group, first, 32);
+    s = put_base(UVCC_OP_ADD_ROWS);
+    hash_of(&s, added);
+    s = put_base(UVCC_OP_PUT_ROWS);
+    hash_of(&s, put);
+    assert_memory_not_equal(added, put, 32);
+    s.op[2].out[0] = s.out[0].tensor = C; /* over x */
+    hash_of(&s, put);
+    s = put_base(UVCC_OP_PUT_ROWS);
+    s.op[2].in_count = 1; /* into zeros */
+    hash_of(&s, whole);
+    assert_memory_not_equal(whole, put, 32);
+}
+
+static void test_bad_rows_of_groups(void **state) {
+    (void)state;
+    WRONG(
+        "op rows (SLICE_ROWS, FWD k 2): C is 4 x 5; 3 groups of rows and 1 heads do not divide it",
+        (s = slice_base(), s.op[2].heads = 1, s.op[2].row_groups = 3));
+    WRONG("D is 1 x 5; 1 groups of rows and 2 heads",
+          (s = slice_base(), s.t[D].rows = 1, s.op[2].heads = 2, s.op[2].row_groups = 1));
+    WRONG("D is 2 x 4, but must be 2 x 5", (s = slice_base(), s.t[D].cols = 4));
+    WRONG("D has scale 9, but must have 8", (s = slice_base(), s.t[D].scale = 9));
+    WRONG("C has 4 rows a group, not 2 from row 3 on", (s = slice_base(), s.op[2].constant = 3));
+    WRONG("not 2 from row -1 on", (s = slice_base(), s.op[2].constant = -1));
+    WRONG("C has 4 rows a group, not 5 from row 0 on",
+          (s = slice_base(), s.t[D].rows = 5, s.op[2].constant = 0));
+    BOUND("D declares 19 bits, but needs 20", (s = slice_base(), s.t[D].bits = 19));
+    WRONG("cannot write D in the buffer of its input C",
+          (s = slice_base(), s.t[D].in_buffer_of = C));
+    WRONG("op rows (SLICE_ROWS, FWD k 2): of C and D one is additive",
+          (s = slice_base(), s.t[D].sharing = UVCC_ADDITIVE, s.out[0].tensor = C));
+    WRONG("D has 4 rows a group, not 2 from row 3 on",
+          (s = put_base(UVCC_OP_PUT_ROWS), s.op[2].constant = 3));
+    WRONG("C is 4 x 5, but must be 3 x 5",
+          (s = put_base(UVCC_OP_ADD_ROWS), s.t[D].rows = 3, s.op[2].constant = 0));
+    WRONG("(PUT_ROWS, FWD k 2) has 3 inputs; it takes 1 or 2",
+          (s = put_base(UVCC_OP_PUT_ROWS), s.op[2].in_count = 3, s.op[2].in[2] = C));
+    WRONG("(ADD_ROWS, FWD k 2) has 1 inputs",
+          (s = put_base(UVCC_OP_ADD_ROWS), s.op[2].in_count = 1));
+    BOUND("D declares 19 bits, but needs 20", (s = put_base(UVCC_OP_ADD_ROWS), s.t[D].bits = 19));
+    WRONG("cannot write D in the buffer of its input E; give it one of its own",
+          (s = put_base(UVCC_OP_ADD_ROWS), s.t[E].rows = 4, s.op[2].constant = 0,
+           s.t[E].lifetime = UVCC_TRANSIENT, s.t[E].in_buffer_of = D));
+    WRONG(
+        "op rows (CAUSAL_MASK, FWD k 2): C is 4 x 2; a group of rows has 4, more than its columns",
+        (s = mask_base(), s.op[2].heads = 1, s.op[2].row_groups = 1));
+    WRONG("C is 4 x 2; 3 groups of rows and 1 heads do not divide it",
+          (s = mask_base(), s.op[2].heads = 1, s.op[2].row_groups = 3));
 }
 
 static small repeat_base(void) {
@@ -803,45 +935,134 @@ static void test_bad_calls(void **state) {
     assert_int_equal(counts.live_blocks, 0);
 }
 
+/* Counts stand where the limits are, as if so much had been added. */
 static void test_limits(void **state) {
     (void)state;
     test_alloc counts = {0};
     uvcc_program *p = new_program(&counts);
-    char name[16];
-    for (uint32_t i = 0; i <= UVCCI_MAX_TENSORS; i++) {
-        snprintf(name, sizeof name, "t%u", i);
-        const uvcc_tensor_desc t = matrix(name, 1, 1, 20, 8, UVCC_PERSIST);
-        const int r = uvcc_program_tensor(p, &t);
-        assert_int_equal(r, i < UVCCI_MAX_TENSORS ? (int)i : UVCC_ERR_LIMIT);
-    }
+    const uvcc_tensor_desc t = matrix("t", 1, 1, 20, 8, UVCC_PERSIST);
+    const uvcc_op_desc d = {
+        .opcode = UVCC_OP_ADD, .in_count = 2, .in = {0, 0}, .out_count = 1, .out = {0}};
+    assert_int_equal(uvcc_program_tensor(p, &t), 0);
+    p->tensor_count = UVCCI_MAX_TENSORS;
+    assert_int_equal(uvcc_program_tensor(p, &t), UVCC_ERR_LIMIT);
+    p->tensor_count = 1;
     uvcc_program_entry(p, "e0");
-    for (uint32_t i = 0; i <= UVCCI_MAX_IO; i++) {
-        assert_int_equal(uvcc_program_input(p, i, i, 0),
-                         i < UVCCI_MAX_IO ? (int)i : UVCC_ERR_LIMIT);
-        assert_int_equal(uvcc_program_output(p, i, i), i < UVCCI_MAX_IO ? (int)i : UVCC_ERR_LIMIT);
-    }
-    /* k is 16 bits: over three phases more ops can be named than an entry holds */
-    const uint32_t most = UVCCI_MAX_OPS - 2 * UVCCI_MAX_IO;
-    for (uint32_t i = 0; i <= most; i++) {
-        const uvcc_op_desc d = {.opcode = UVCC_OP_ADD,
-                                .phase = (uint8_t)(i / 60000),
-                                .k = (uint16_t)(i % 60000),
-                                .in_count = 2,
-                                .in = {1, 2},
-                                .out_count = 1,
-                                .out = {3}};
-        assert_int_equal(uvcc_program_op(p, &d), i < most ? (int)i : UVCC_ERR_LIMIT);
-    }
-    char message[256];
-    if (uvcc_program_finish(p, message, sizeof message) != 0)
-        fail_msg("%s", message);
-    assert_int_equal(uvcc_program_op_count(p, 0), UVCCI_MAX_OPS);
+    uvcci_entry *e = &p->entries[0];
+    e->input_count = UVCCI_MAX_INPUTS;
+    assert_int_equal(uvcc_program_input(p, 1, 0, 0), UVCC_ERR_LIMIT);
+    e->input_count = 0;
+    e->user_count = UVCCI_MAX_OPS;
+    assert_int_equal(uvcc_program_op(p, &d), UVCC_ERR_LIMIT);
+    assert_int_equal(uvcc_program_input(p, 1, 0, 0), UVCC_ERR_LIMIT);
+    assert_int_equal(uvcc_program_output(p, 1, 0), UVCC_ERR_LIMIT);
+    e->user_count = UVCCI_MAX_OPS - 1;
+    assert_int_equal(uvcc_program_output(p, 1, 0), 0);
+    assert_int_equal(uvcc_program_output(p, 2, 0), UVCC_ERR_LIMIT);
+    e->user_count = 0;
     uvcc_program_free(p);
 
     p = new_program(&counts);
     for (uint32_t i = 0; i <= UVCCI_MAX_ENTRIES; i++)
         assert_int_equal(uvcc_program_entry(p, "e"),
                          i < UVCCI_MAX_ENTRIES ? (int)i : UVCC_ERR_LIMIT);
+    uvcc_program_free(p);
+    assert_int_equal(counts.live_blocks, 0);
+}
+
+/* ---- more than 16 bits of k have numbers for ---- */
+
+/* Tensors t0, t1, .., each an input (of microbatch i mod mbs) and an output; every third opens to
+ * party 2. */
+static uvcc_program *with_io(test_alloc *counts, uint32_t inputs, uint16_t mbs, uint32_t outputs) {
+    uvcc_program *p = new_program(counts);
+    const uint32_t most = inputs > outputs ? inputs : outputs;
+    char name[16];
+    for (uint32_t i = 0; i < most; i++) {
+        snprintf(name, sizeof name, "t%u", i);
+        const uvcc_tensor_desc t = matrix(name, 1, 1, 20, 8, UVCC_PERSIST);
+        assert_int_equal(uvcc_program_tensor(p, &t), (int)i);
+    }
+    assert_int_equal(uvcc_program_entry(p, "go"), 0);
+    for (uint32_t i = 0; i < inputs; i++)
+        assert_int_equal(uvcc_program_input_mb(p, i, i, 0, (uint16_t)(i % mbs)), (int)i);
+    for (uint32_t i = 0; i < outputs; i++)
+        assert_int_equal(
+            i % 3 == 2 ? uvcc_program_output_to(p, i, i, 2) : uvcc_program_output(p, i, i), (int)i);
+    return p;
+}
+
+static const uvcc_op_desc *io_op_of(const uvcc_program *p, bool output, uint32_t io) {
+    for (uint32_t i = 0; i < p->entries[0].op_count; i++) {
+        const uvcci_op *op = &p->entries[0].ops[i];
+        if (op->io == io && (op->desc.opcode != UVCC_OP_INPUT) == output)
+            return &op->desc;
+    }
+    fail();
+    return NULL;
+}
+
+/* Outputs go on in the next page of UPD; inputs count on in the entry while one block has room for
+ * all of it, and in their microbatch beyond. */
+static void test_many_io(void **state) {
+    (void)state;
+    test_alloc counts = {0};
+    uvcc_program *p = with_io(&counts, 256, 2, 600);
+    char message[256] = "";
+    if (uvcc_program_finish(p, message, sizeof message) != 0)
+        fail_msg("%s", message);
+    for (uint32_t i = 0; i < 600; i++) {
+        const uvcc_op_desc *d = io_op_of(p, true, i);
+        assert_int_equal(d->phase, UVCC_UPD);
+        assert_int_equal(d->mb, i / 256);
+        assert_int_equal(d->k, (i % 3 == 2 ? 255u : 254u) << 8 | i % 256);
+    }
+    assert_int_equal(io_op_of(p, false, 255)->k, 254 << 8 | 255);
+    assert_int_equal(p->entries[0].microbatches, 2);
+    uvcc_program_free(p);
+
+    p = with_io(&counts, 3 * 256, 3, 1);
+    if (uvcc_program_finish(p, message, sizeof message) != 0)
+        fail_msg("%s", message);
+    for (uint32_t i = 0; i < 3 * 256; i++) {
+        const uvcc_op_desc *d = io_op_of(p, false, i);
+        assert_int_equal(d->mb, i % 3);
+        assert_int_equal(d->k, 254u << 8 | i / 3);
+    }
+    const uvcci_entry *e = &p->entries[0]; /* slot by slot, each in the order of the calls */
+    for (uint32_t i = 0; i < 3 * 256; i++)
+        assert_int_equal(e->ops[i].io, i / 256 + 3 * (i % 256));
+    uvcc_program_free(p);
+
+    p = with_io(&counts, 257, 1, 1);
+    assert_int_equal(uvcc_program_finish(p, message, sizeof message), UVCC_ERR_PROGRAM);
+    assert_non_null(strstr(message, "microbatch 0 has more than 256 inputs"));
+    uvcc_program_free(p);
+    assert_int_equal(counts.live_blocks, 0);
+}
+
+/* An op of UPD in another page is another program, also where nothing else says microbatches. */
+static void test_pages(void **state) {
+    (void)state;
+    test_alloc counts = {0};
+    uint8_t hash[2][32];
+    char message[256] = "";
+    for (uint16_t page = 0; page < 2; page++) {
+        small s = base();
+        s.op[4].mb = page;
+        uvcc_program *p = new_program(&counts);
+        if (build_small(p, &s, message, sizeof message) != 0)
+            fail_msg("%s", message);
+        assert_int_equal(p->entries[0].microbatches, 1);
+        uvcc_program_hash(p, hash[page]);
+        uvcc_program_free(p);
+    }
+    assert_memory_not_equal(hash[0], hash[1], 32);
+    small s = base();
+    s.op[3].mb = 1; /* and the next has page 0 */
+    uvcc_program *p = new_program(&counts);
+    assert_int_equal(build_small(p, &s, message, sizeof message), UVCC_ERR_PROGRAM);
+    assert_non_null(strstr(message, "must rise"));
     uvcc_program_free(p);
     assert_int_equal(counts.live_blocks, 0);
 }
@@ -1035,32 +1256,24 @@ static void test_no_memory(void **state) {
         if (done)
             break;
     }
-    assert_int_equal(retried, 4);
+    assert_int_equal(retried, 5);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small),
-        cmocka_unit_test(test_bad_tensors),
-        cmocka_unit_test(test_bad_ops),
-        cmocka_unit_test(test_bad_elements),
-        cmocka_unit_test(test_bad_rows),
-        cmocka_unit_test(test_bad_parts),
-        cmocka_unit_test(test_sums_in_bounds),
-        cmocka_unit_test(test_bad_heads),
-        cmocka_unit_test(test_bad_constants),
-        cmocka_unit_test(test_repeats),
-        cmocka_unit_test(test_bad_repeats),
-        cmocka_unit_test(test_rows_in_place),
-        cmocka_unit_test(test_bad_buffers),
-        cmocka_unit_test(test_bad_entries),
-        cmocka_unit_test(test_entries_without_inputs),
-        cmocka_unit_test(test_bad_calls),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_hash),
-        cmocka_unit_test(test_hash_of_microbatches),
-        cmocka_unit_test(test_no_plan),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_small),          cmocka_unit_test(test_bad_tensors),
+        cmocka_unit_test(test_bad_ops),        cmocka_unit_test(test_bad_elements),
+        cmocka_unit_test(test_bad_rows),       cmocka_unit_test(test_bad_parts),
+        cmocka_unit_test(test_bad_mul_parts),  cmocka_unit_test(test_sums_in_bounds),
+        cmocka_unit_test(test_bad_heads),      cmocka_unit_test(test_bad_constants),
+        cmocka_unit_test(test_repeats),        cmocka_unit_test(test_bad_repeats),
+        cmocka_unit_test(test_rows_of_groups), cmocka_unit_test(test_bad_rows_of_groups),
+        cmocka_unit_test(test_rows_in_place),  cmocka_unit_test(test_bad_buffers),
+        cmocka_unit_test(test_bad_entries),    cmocka_unit_test(test_entries_without_inputs),
+        cmocka_unit_test(test_bad_calls),      cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_many_io),        cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_hash),           cmocka_unit_test(test_hash_of_microbatches),
+        cmocka_unit_test(test_no_plan),        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

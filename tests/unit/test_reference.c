@@ -315,6 +315,163 @@ static void test_rows(void **state) {
     rowwise(UVCC_OP_CAUSAL_MASK, 0, 0, 0, -9, 8, (const int64_t[]){100, -9, 7, -7, 0, -9, 30, 20});
 }
 
+/* Additive, rows x cols. */
+static uint32_t add_part(one *o, const char *name, uint32_t rows, uint32_t cols, uint8_t bits,
+                         uint8_t scale) {
+    const int t = uvcc_program_tensor(o->p, &(uvcc_tensor_desc){.name = name,
+                                                                .rows = rows,
+                                                                .cols = cols,
+                                                                .bits = bits,
+                                                                .scale = scale,
+                                                                .lifetime = UVCC_TRANSIENT,
+                                                                .in_buffer_of = UVCC_NO_TENSOR,
+                                                                .sharing = UVCC_ADDITIVE});
+    assert_true(t >= 0);
+    return (uint32_t)t;
+}
+
+/* parts[0] = x y, parts[1] sums of its rows' blocks, parts[2] of its columns. */
+static void start_parts(one *o, uint32_t x, uint32_t y, const uint32_t parts[3], uint8_t flags) {
+    static const uint16_t ops[] = {UVCC_OP_MUL_PART, UVCC_OP_ROW_SUM, UVCC_OP_REDUCE_BIAS_GRAD};
+    const uvcc_allocator al = test_allocator(&o->counts);
+    assert_int_equal(uvcc_program_entry(o->p, "parts"), 0);
+    for (unsigned k = 0; k < 3; k++)
+        assert_true(
+            uvcc_program_op(o->p, &(uvcc_op_desc){.opcode = ops[k],
+                                                  .k = (uint16_t)k,
+                                                  .in_count = k == 0 ? 2 : 1,
+                                                  .in = {k == 0 ? x : parts[0], k == 0 ? y : 0},
+                                                  .out_count = 1,
+                                                  .out = {parts[k]},
+                                                  .flags = flags}) >= 0);
+    if (uvcc_program_finish(o->p, o->message, sizeof o->message) != 0)
+        fail_msg("%s", o->message);
+    assert_int_equal(uvcc_reference_new(&o->r, o->p, &al), 0);
+}
+
+/* Over 2 x 4, y of x's shape, a column, a row and one value; blocks of two columns. */
+static void test_parts(void **state) {
+    (void)state;
+    static const int64_t x[] = {1, 2, 3, 4, -5, -6, 7, 8}, y[] = {2, -3, 5, 7, 1, 1, -1, 2};
+    static const struct {
+        uint32_t rows, cols;
+        int64_t product[8], blocks[4], column[4];
+    } rows[] = {
+        {2, 4, {2, -6, 15, 28, -5, -6, -7, 16}, {-4, 43, -11, 9}, {-3, -12, 8, 44}},
+        {2, 1, {2, 4, 6, 8, 15, 18, -21, -24}, {6, 14, 33, -45}, {17, 22, -15, -16}},
+        {1, 4, {2, -6, 15, 28, -10, 18, 35, 56}, {-4, 43, 8, 91}, {-8, 12, 50, 84}},
+        {1, 1, {2, 4, 6, 8, -10, -12, 14, 16}, {6, 14, -22, 30}, {-8, -8, 20, 24}},
+    };
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        one o;
+        open_one(&o);
+        const uint32_t a = test_tensor(o.p, "A", 2, 4, 20, 8, UVCC_PERSIST),
+                       b = test_tensor(o.p, "B", rows[i].rows, rows[i].cols, 20, 4, UVCC_PERSIST);
+        const uint32_t z[] = {add_part(&o, "Z", 2, 4, 40, 12), add_part(&o, "BLOCKS", 2, 2, 41, 12),
+                              add_part(&o, "COLS", 1, 4, 41, 12)};
+        start_parts(&o, a, b, z, 0);
+        set(&o, a, x);
+        set(&o, b, y);
+        run(&o);
+        assert_memory_equal(uvcc_reference_get(o.r, z[0]), rows[i].product, sizeof rows[i].product);
+        assert_memory_equal(uvcc_reference_get(o.r, z[1]), rows[i].blocks, sizeof rows[i].blocks);
+        assert_memory_equal(uvcc_reference_get(o.r, z[2]), rows[i].column, sizeof rows[i].column);
+        close_one(&o);
+    }
+}
+
+/* Squares of more bits than their author said, and sums, also one that would be 0 mod 2^64. */
+static void test_parts_within(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t cols;
+        uint8_t bits, sum_bits;
+        const char *message;
+    } rows[] = {
+        {4, 60, 62, "MUL_PART, FWD k 0): element 0 of Z is 1152921504606846976, outside its 60"},
+        {4, 61, 62, "ROW_SUM, FWD k 1): element 0 of SUM is 4611686018427387904, outside its 62"},
+        {16, 62, 61, "ROW_SUM, FWD k 1): element 0 of SUM is 9223372036854775807, outside its 61"},
+    };
+    int64_t x[16];
+    for (unsigned i = 0; i < 16; i++)
+        x[i] = 1ll << 30;
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        one o;
+        open_one(&o);
+        const uint32_t cols = rows[i].cols, a = test_tensor(o.p, "A", 1, cols, 32, 0, UVCC_PERSIST);
+        const uint32_t z[] = {add_part(&o, "Z", 1, cols, rows[i].bits, 0),
+                              add_part(&o, "SUM", 1, 1, rows[i].sum_bits, 0),
+                              add_part(&o, "COLS", 1, cols, 62, 0)};
+        start_parts(&o, a, a, z, UVCC_OP_WITHIN);
+        set(&o, a, x);
+        assert_int_equal(step(&o), UVCC_ERR_BOUND);
+        if (strstr(o.message, rows[i].message) == NULL)
+            fail_msg("%s", o.message);
+        close_one(&o);
+    }
+}
+
+/* One op on two groups of three rows of two columns: y, and perhaps x. */
+static void check_groups(uint16_t opcode, unsigned y_rows, const int64_t *y, const int64_t *x,
+                         int64_t constant, unsigned z_rows, const int64_t *want) {
+    one o;
+    open_one(&o);
+    const uint32_t a = add(&o, "A", y_rows, 2, 20, 8), c = add(&o, "C", z_rows, 2, 20, 8);
+    const uint32_t b = x != NULL ? add(&o, "B", 6, 2, 20, 8) : UVCC_NO_TENSOR;
+    start(&o, &(uvcc_op_desc){.opcode = opcode,
+                              .in_count = x != NULL ? 2 : 1,
+                              .in = {a, b},
+                              .out_count = 1,
+                              .out = {c},
+                              .constant = constant,
+                              .heads = 2,
+                              .row_groups = 1});
+    set(&o, a, y);
+    if (x != NULL)
+        set(&o, b, x);
+    run(&o);
+    assert_memory_equal(uvcc_reference_get(o.r, c), want, z_rows * 2 * sizeof *want);
+    close_one(&o);
+}
+
+/* Rows 1 and 2 of each of two groups of three. */
+static void test_groups_of_rows(void **state) {
+    (void)state;
+    static const int64_t x[] = {1, 2, 3, 4, 5, 6, -1, -2, -3, -4, -5, -6};
+    static const int64_t y[] = {10, 20, 30, 40, 50, 60, 70, 80};
+    check_groups(UVCC_OP_SLICE_ROWS, 6, x, NULL, 1, 4,
+                 (const int64_t[]){3, 4, 5, 6, -3, -4, -5, -6});
+    check_groups(UVCC_OP_SLICE_ROWS, 6, x, NULL, 0, 2, (const int64_t[]){1, 2, -1, -2});
+    check_groups(UVCC_OP_PUT_ROWS, 4, y, NULL, 1, 6,
+                 (const int64_t[]){0, 0, 10, 20, 30, 40, 0, 0, 50, 60, 70, 80});
+    check_groups(UVCC_OP_PUT_ROWS, 4, y, x, 0, 6,
+                 (const int64_t[]){10, 20, 30, 40, 5, 6, 50, 60, 70, 80, -5, -6});
+    check_groups(UVCC_OP_ADD_ROWS, 4, y, x, 1, 6,
+                 (const int64_t[]){1, 2, 13, 24, 35, 46, -1, -2, 47, 56, 65, 74});
+}
+
+/* Each group is the last rows of a square: two rows of three columns. */
+static void test_mask_of_groups(void **state) {
+    (void)state;
+    static const int64_t x[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    static const int64_t want[] = {1, 2, -9, 4, 5, 6, 7, 8, -9, 10, 11, 12};
+    one o;
+    open_one(&o);
+    const uint32_t a = add(&o, "A", 4, 3, 20, 8), c = add(&o, "C", 4, 3, 20, 8);
+    start(&o, &(uvcc_op_desc){.opcode = UVCC_OP_CAUSAL_MASK,
+                              .in_count = 1,
+                              .in = {a},
+                              .out_count = 1,
+                              .out = {c},
+                              .constant = -9,
+                              .heads = 1,
+                              .row_groups = 2});
+    set(&o, a, x);
+    run(&o);
+    assert_memory_equal(uvcc_reference_get(o.r, c), want, sizeof want);
+    close_one(&o);
+}
+
 /* Two blocks of two columns, each twice; and one block of four, twice. */
 static void test_repeat_cols(void **state) {
     (void)state;
@@ -628,7 +785,11 @@ int main(void) {
         cmocka_unit_test(test_heads),
         cmocka_unit_test(test_elements),
         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_parts_within),
         cmocka_unit_test(test_repeat_cols),
+        cmocka_unit_test(test_groups_of_rows),
+        cmocka_unit_test(test_mask_of_groups),
         cmocka_unit_test(test_sub_with_shift),
         cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_relu),

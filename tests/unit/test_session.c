@@ -259,6 +259,50 @@ static unsigned log2_up(uint32_t n) {
     return b;
 }
 
+static void put_groups_op(random_program *r, uint16_t opcode, const value *y, const value *x,
+                          value *out, uint32_t groups, int64_t constant) {
+    const bool heads = pick(r, 2) != 0; /* groups of rows by either */
+    uvcc_op_desc d = {.opcode = opcode,
+                      .k = r->k++,
+                      .in_count = x != NULL ? 2 : 1,
+                      .out_count = 1,
+                      .in = {y->tensor, x != NULL ? x->tensor : UVCC_NO_TENSOR},
+                      .out = {out->tensor},
+                      .constant = constant};
+    if (groups > 1 || heads) {
+        d.heads = (uint16_t)(heads ? groups : 1);
+        d.row_groups = heads ? 1 : groups;
+    }
+    assert_true(uvcc_program_op(r->p, &d) >= 0);
+    r->drawn[opcode]++;
+}
+
+/* Rows of each group, taken out, and put into zeros or other rows, or added to them; and a mask on
+ * each group, where it has a diagonal. */
+static void grow_groups(random_program *r, value a) {
+    const uint32_t groups = a.rows % 3 == 0 ? 3 : a.rows % 2 == 0 ? 2 : 1, rows = a.rows / groups;
+    const uint32_t part = 1 + pick(r, rows), left = rows - part + 1;
+    if (a.bits + 2 >= 45 || r->count + 4 > VALUES_MAX)
+        return;
+    value *y = new_value(r, groups * part, a.cols, a.bits);
+    put_groups_op(r, UVCC_OP_SLICE_ROWS, &a, NULL, y, groups, pick(r, left));
+    value *z = new_value(r, a.rows, a.cols, a.bits + 1);
+    switch (pick(r, 3)) {
+    case 0:
+        put_groups_op(r, UVCC_OP_PUT_ROWS, y, NULL, z, groups, pick(r, left));
+        put_groups_op(r, UVCC_OP_ADD_ROWS, y, z, z, groups, pick(r, left)); /* in place */
+        break;
+    case 1:
+        put_groups_op(r, UVCC_OP_PUT_ROWS, y, &a, z, groups, pick(r, left));
+        break;
+    default:
+        put_groups_op(r, UVCC_OP_ADD_ROWS, y, &a, z, groups, pick(r, left));
+    }
+    if (rows <= a.cols && groups > 1)
+        put_groups_op(r, UVCC_OP_CAUSAL_MASK, &a, NULL, new_value(r, a.rows, a.cols, a.bits + 1),
+                      groups, -5);
+}
+
 /* Ops with a row or column for the second input, a public constant, or rows that are summed. */
 static void grow_rows(random_program *r, value a, value b) {
     static const uint16_t sums[] = {UVCC_OP_ROW_ADD, UVCC_OP_ROW_SUB, UVCC_OP_ROW_RSUB};
@@ -270,7 +314,10 @@ static void grow_rows(random_program *r, value a, value b) {
     int64_t constant = 1 + pick(r, 200);
     if (pick(r, 2))
         constant = -constant;
-    switch (pick(r, 7)) {
+    switch (pick(r, 8)) {
+    case 7:
+        grow_groups(r, a);
+        break;
     case 6:
         if (a.cols <= 20)
             add_op_with(r, UVCC_OP_REPEAT_COLS, &a, NULL,
@@ -443,7 +490,7 @@ static void add_parts(random_program *r, const value *a, const value *b, const f
                SCALE, 0);
     if (end != 1 && r->count < VALUES_MAX) {
         char name[16];
-        snprintf(name, sizeof name, "w%u", r->count);
+        snprintf(name, sizeof name, "sum%u", r->count);
         value whole = {.rows = f->rows, .cols = f->cols};
         whole.tensor =
             tensor(r->p, name, (shape){f->rows, f->cols}, (uint8_t)bits, 2 * SCALE, UVCC_TRANSIENT);
@@ -499,15 +546,60 @@ static void grow_gemm(random_program *r, value a, value b) {
     r->blocks += f.heads != 0;
 }
 
+/* Products of elements, summed, added to a multiple of a replicated tensor, or as they are, then
+ * truncated: additive up to there. */
+static void grow_mul_part(random_program *r, value a, value b) {
+    const bool same = a.rows == b.rows && a.cols == b.cols,
+               column = a.rows == b.rows && b.cols == 1;
+    const bool row = (a.cols == b.cols || b.cols == 1) && b.rows == 1;
+    const unsigned bits = a.bits + b.bits, more = bits + 1 + log2_up(a.rows * a.cols);
+    fit whole = {.rows = a.rows, .cols = a.cols}, some = whole;
+    if ((!same && !column && !row) || more + 1 > 44)
+        return;
+    value part = {.tensor = additive(r, 'm', &whole, more, UVCC_NO_TENSOR)};
+    add_op(r, UVCC_OP_MUL_PART, &a, &b, &part, 0, pick(r, 2) ? UVCC_OP_WITHIN : 0);
+    uint16_t next = UVCC_OP_ROW_SUM;
+    switch (pick(r, 4)) {
+    case 0:
+        some.cols = a.cols % 2 == 0 && pick(r, 2) ? a.cols / 2 : 1;
+        break;
+    case 1:
+        some.rows = 1;
+        next = UVCC_OP_REDUCE_BIAS_GRAD;
+        break;
+    case 2:
+        next = pick(r, 2) ? UVCC_OP_ADD : UVCC_OP_SUB;
+        break;
+    default:
+        next = 0;
+    }
+    value sum = part;
+    if (next != 0)
+        sum.tensor = additive(r, 'n', &some, more, UVCC_NO_TENSOR);
+    if (next == UVCC_OP_ADD || next == UVCC_OP_SUB) {
+        const value multiple = {.tensor = additive(r, 'o', &whole, more, UVCC_NO_TENSOR)};
+        value out = multiple;
+        add_op_with(r, UVCC_OP_SCALE_PUBLIC, &a, NULL, &out, SCALE, 0, 3);
+        add_op(r, next, &part, &multiple, &sum, 0, 0);
+    } else if (next != 0) {
+        add_op(r, next, &part, NULL, &sum, 0, 0);
+    }
+    add_op(r, UVCC_OP_TRUNCATE, &sum, NULL, new_value(r, some.rows, some.cols, more - SCALE + 1),
+           SCALE, 0);
+}
+
 static void grow(random_program *r) {
     value a = r->v[pick(r, r->count)], b = r->v[pick(r, r->count)];
     unsigned wide = (a.bits > b.bits ? a.bits : b.bits) + 1;
     bool same = a.rows == b.rows && a.cols == b.cols;
-    switch (pick(r, 15)) {
+    switch (pick(r, 16)) {
     case 0:
     case 13:
     case 14:
         grow_gemm(r, a, b);
+        break;
+    case 15:
+        grow_mul_part(r, a, b);
         break;
     case 1:
         if (same && a.bits + b.bits < 45)

@@ -789,44 +789,8 @@ static void test_getters(void **state) {
     end(&f);
 }
 
-/* A step's message has the shapes of at most 64 inputs: an entry of more is refused by name, and
- * the session goes on as if nothing had been. */
-static void inputs_of_an_entry(void **state) {
-    enum { MOST = 64 };
-    (void)state;
-    test_alloc mem = {0};
-    uint64_t seed = 1;
-    const uvcc_allocator al = test_allocator(&mem);
-    const uvcc_config c = triangle_config_alone(&mem, &seed);
-    uvcc_session *s;
-    assert_int_equal(uvcc_session_new(&s, &c), 0);
-    for (unsigned count = MOST + 1; count >= MOST; count--) {
-        uvcc_program *p;
-        char name[8];
-        uint32_t first = 0;
-        assert_int_equal(uvcc_program_new(&p, &al), 0);
-        assert_true(uvcc_program_entry(p, "many") >= 0);
-        for (unsigned i = 0; i < count; i++) {
-            (void)snprintf(name, sizeof name, "x%u", i);
-            const uint32_t x = test_tensor(p, name, 1, 2, 20, 0, UVCC_TRANSIENT);
-            first = i == 0 ? x : first;
-            assert_true(uvcc_program_input(p, i, x, 0) >= 0);
-        }
-        assert_true(uvcc_program_output(p, 1, first) >= 0);
-        assert_int_equal(uvcc_program_finish(p, NULL, 0), 0);
-        assert_int_equal(uvcc_session_load_program(s, p), count > MOST ? UVCC_ERR_PROGRAM : 0);
-        if (count > MOST)
-            assert_non_null(strstr(uvcc_session_error_detail(s), "entry many has more than 64"));
-        else
-            uvcc_session_free(s);
-        uvcc_program_free(p);
-    }
-    assert_int_equal(mem.live_blocks, 0);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inputs_of_an_entry),
         cmocka_unit_test(test_nobody_waits_for_the_done),
         cmocka_unit_test(test_nobody_waits_for_the_aborted),
         cmocka_unit_test(test_the_closed_are_still),

@@ -131,9 +131,36 @@ static void test_equal_reference(void **state) {
     whole_run(&c, 1);
 }
 
+/* With clipping, and without it but with decay. */
+static void test_mini_equals_reference(void **state) {
+    (void)state;
+    uvcc_transformer_config c = tiny();
+    c.optimizer = UVCC_OPTIMIZER_ADAM_MINI;
+    c.clip = 0.125;
+    whole_run(&c, 2);
+    c.clip = 0;
+    c.weight_decay = 0.01;
+    c.truncation = UVCC_TRUNC_EXACT_DCF;
+    whole_run(&c, 1);
+}
+
+/* Four tiles of four rows; with the forward pass computed again, in the buffers of other tiles and
+ * of the layer behind. */
+static void test_tiles(void **state) {
+    (void)state;
+    uvcc_transformer_config c = tiny();
+    c.context = 16;
+    c.batch = 2;
+    c.heads = 4;
+    for (c.recompute = 0; c.recompute < 2; c.recompute++)
+        whole_run(&c, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_reference),
+        cmocka_unit_test(test_mini_equals_reference),
+        cmocka_unit_test(test_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

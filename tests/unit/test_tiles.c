@@ -123,39 +123,6 @@ static uvcc_program *all_kinds(test_alloc *mem, uint32_t rows) {
 
 /* ---- sessions ---- */
 
-static void give_inputs(triangle *t, const uvcc_program *p, uvcc_reference *ref, uint32_t step) {
-    for (uint32_t i = 0; i < uvcc_program_input_count(p, 0); i++) {
-        const uvcc_io_desc *io = uvcc_program_input_at(p, 0, i);
-        const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, io->tensor);
-        uint64_t seed = 31 * step + i;
-        const size_t n = (size_t)d->rows * d->cols;
-        int64_t *v = malloc(n * sizeof *v);
-        for (size_t k = 0; k < n; k++)
-            v[k] = (int64_t)(test_rand(&seed) % 255) - 127;
-        triangle_input(t, io->owner, step, io->id, v);
-        assert_int_equal(uvcc_reference_set(ref, io->tensor, v), 0);
-        free(v);
-    }
-}
-
-static void check_outputs(const triangle *t, const uvcc_program *p, uvcc_reference *ref,
-                          uint32_t step) {
-    char why[256];
-    if (uvcc_reference_step(ref, 0, why, sizeof why) != 0)
-        fail_msg("%s", why);
-    for (uint32_t o = 0; o < uvcc_program_output_count(p, 0); o++) {
-        const uvcc_io_desc *io = uvcc_program_output_at(p, 0, o);
-        const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, io->tensor);
-        for (unsigned i = 0; i < 3; i++) {
-            const int64_t *got = uvcc_session_output(t->s[i], step, io->id);
-            assert_non_null(got);
-            if (memcmp(got, uvcc_reference_get(ref, io->tensor),
-                       (size_t)d->rows * d->cols * sizeof *got) != 0)
-                fail_msg("step %u: output %u differs at party %u", step, o, i);
-        }
-    }
-}
-
 typedef struct outcome {
     uint8_t root[32];
     uvcc_session_stats stats;
@@ -171,9 +138,9 @@ static outcome run(uvcc_program *p, const uvcc_allocator *al, const triangle_opt
     triangle_ready(&t);
     for (uint32_t step = 0; step < 2; step++) {
         triangle_agree(&t, step, 0);
-        give_inputs(&t, p, ref, step);
+        triangle_give_inputs(&t, p, ref, step, 127);
         triangle_finish(&t, step + 1);
-        check_outputs(&t, p, ref, step);
+        triangle_check_outputs(&t, p, ref, step);
     }
     triangle_close(&t);
     memcpy(out.root, t.root[0], sizeof out.root);
@@ -462,7 +429,7 @@ static void test_bounded(void **state) {
             ;
         for (unsigned i = 0; i < 3; i++)
             assert_int_equal(t.s[i]->triples_ahead, cases[c].held * tile);
-        give_inputs(&t, p, ref, 0);
+        triangle_give_inputs(&t, p, ref, 0, 127);
         uint32_t used = 0;
         bool awaited = false;
         while (t.finished[0] == 0 || t.finished[1] == 0 || t.finished[2] == 0) {
@@ -485,7 +452,7 @@ static void test_bounded(void **state) {
             }
         }
         assert_true(awaited == (cases[c].held < TILES));
-        check_outputs(&t, p, ref, 0);
+        triangle_check_outputs(&t, p, ref, 0);
         triangle_close(&t);
         triangle_free(&t);
         uvcc_reference_free(ref);
@@ -534,7 +501,7 @@ static void test_leaves(void **state) {
     triangle_open(&t, p, &(triangle_options){.seed = 3});
     triangle_ready(&t);
     triangle_agree(&t, 0, 0);
-    give_inputs(&t, p, ref, 0);
+    triangle_give_inputs(&t, p, ref, 0, 127);
     while (t.finished[0] + t.finished[1] + t.finished[2] < 3) {
         assert_true(triangle_turn(&t));
         for (unsigned i = 0; i < 3; i++)
@@ -671,9 +638,9 @@ static void hand_over(kept *k, uint32_t step, unsigned of, unsigned without) {
 
 static void use_step(kept *k, uint32_t step) {
     triangle_agree(&k->t, step, 0);
-    give_inputs(&k->t, k->p, k->ref, step);
+    triangle_give_inputs(&k->t, k->p, k->ref, step, 127);
     triangle_finish(&k->t, step + 1);
-    check_outputs(&k->t, k->p, k->ref, step);
+    triangle_check_outputs(&k->t, k->p, k->ref, step);
 }
 
 /* Records come one for each tile; what they are used for sends no C. */
@@ -748,9 +715,9 @@ static void test_two_makers(void **state) {
         assert_null(uvcci_stored_of(large_at(&k.t, i, 0)));
         assert_null(k.t.s[i]->stored);
     }
-    give_inputs(&k.t, k.p, k.ref, 0);
+    triangle_give_inputs(&k.t, k.p, k.ref, 0, 127);
     triangle_finish(&k.t, 1);
-    check_outputs(&k.t, k.p, k.ref, 0);
+    triangle_check_outputs(&k.t, k.p, k.ref, 0);
     triangle_close(&k.t);
     triangle_free(&k.t);
     for (unsigned i = 0; i < 3; i++)
@@ -769,7 +736,7 @@ static void test_restart(void **state) {
         open_run(&k, MAKER + 1, using);
         hand_over(&k, 0, 3, 0);
         triangle_agree(&k.t, 0, 0);
-        give_inputs(&k.t, k.p, k.ref, 0);
+        triangle_give_inputs(&k.t, k.p, k.ref, 0, 127);
         for (const uvcci_instance *r;
              (r = large_at(&k.t, 0, 0)) != NULL && uvcci_beaver_of(r)->used < end;)
             assert_true(triangle_turn(&k.t));
@@ -832,7 +799,7 @@ static void test_no_memory(void **state) {
         triangle_open(&t, p, &(triangle_options){.seed = 6, .tweak = with_budget});
         triangle_ready(&t);
         triangle_agree(&t, 0, 0);
-        give_inputs(&t, p, ref, 0);
+        triangle_give_inputs(&t, p, ref, 0, 127);
         const size_t calls = t.mem.calls;
         t.mem.fail_at = at;
         while (!over && (t.finished[0] == 0 || t.finished[1] == 0 || t.finished[2] == 0)) {
@@ -848,7 +815,7 @@ static void test_no_memory(void **state) {
                 fail_msg("allocation %zu: party %u aborts for %u, %s", at, i, why, t.abort_text[i]);
         }
         if (!over)
-            check_outputs(&t, p, ref, 0);
+            triangle_check_outputs(&t, p, ref, 0);
         whole = !over && t.mem.calls - calls < at; /* it was beyond the last */
         triangle_free(&t);
         uvcc_reference_free(ref);
@@ -889,9 +856,9 @@ static void test_by_rule(void **state) {
     const uvcci_instance *r = large_at(&t, 0, 0);
     assert_non_null(r);
     assert_int_equal(uvcci_tile_count(r), 2);
-    give_inputs(&t, p, ref, 0);
+    triangle_give_inputs(&t, p, ref, 0, 127);
     triangle_finish(&t, 1);
-    check_outputs(&t, p, ref, 0);
+    triangle_check_outputs(&t, p, ref, 0);
     triangle_close(&t);
     triangle_free(&t);
     uvcc_reference_free(ref);

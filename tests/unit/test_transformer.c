@@ -4,6 +4,7 @@
 #include "support.h"
 
 #include "exec/model/gumbel.h"
+#include "exec/model/transformer.h"
 #include "exec/program/program.h"
 #include "model.h"
 #include "proto/aes.h"
@@ -43,6 +44,13 @@ static uvcc_transformer_config small(void) {
     c.batch = 8;
     c.steps = 0;
     c.warmup = 4;
+    return c;
+}
+
+static uvcc_transformer_config mini(void) {
+    uvcc_transformer_config c = small();
+    c.optimizer = UVCC_OPTIMIZER_ADAM_MINI;
+    c.clip = 0.125;
     return c;
 }
 
@@ -268,11 +276,34 @@ static void check_products(uvcc_transformer_config c, unsigned steps) {
     free(want);
 }
 
+/* What is not kept is computed again, to the bit: in one tile and in several, whose probabilities
+ * are kept or not. One tile, as products on triples have, is the square of attention as it was. */
+static void check_recomputing(uvcc_transformer_config c) {
+    static const split splits[] = {{1, 1, 1, 1, 0}, {1, 2, 2, 2, 0}};
+    int64_t *want = NULL;
+    double losses[8];
+    c.context = 16;
+    c.products = UVCC_PRODUCTS_BEAVER;
+    check_split(c, &splits[0], 1, &want, losses);
+    c.recompute = 1;
+    check_split(c, &splits[0], 1, &want, losses);
+    c.products = UVCC_PRODUCTS_NATIVE;
+    for (unsigned i = 0; i < 2; i++)
+        check_split(c, &splits[i], 1, &want, losses);
+    c.recompute = 0;
+    check_split(c, &splits[0], 1, &want, losses);
+    free(want);
+}
+
 static void test_splits(void **state) {
     (void)state;
     uvcc_transformer_config c = small();
     check_splits(&c, 2);
     check_products(c, 1);
+    check_recomputing(c); /* 16 is up to 4 head_dim */
+    c.heads = 8;
+    check_recomputing(c);
+    c.heads = 2;
     c.block = UVCC_BLOCK_SWIGLU;
     c.optimizer = UVCC_OPTIMIZER_MOMENTUM;
     c.learning_rate = 0.5;
@@ -282,6 +313,22 @@ static void test_splits(void **state) {
     c.optimizer = UVCC_OPTIMIZER_SGD;
     c.clip = 0;
     check_splits(&c, 1);
+    c.heads = 4;
+    c.dim = 12; /* sqrt(3) */
+    check_recomputing(c);
+}
+
+/* Second moments and the norm of all are sums over workers: of replicas, ranks and stages. */
+static void test_mini_splits(void **state) {
+    (void)state;
+    uvcc_transformer_config c = mini();
+    check_splits(&c, 2);
+    check_products(c, 1);
+    c.clip = 0;
+    c.weight_decay = 0.01;
+    c.block = UVCC_BLOCK_SWIGLU;
+    c.dim = 24; /* means over numbers that are no powers of two */
+    check_splits(&c, 2);
 }
 
 /* ---- gradients ---- */
@@ -365,6 +412,30 @@ static void test_gradients(void **state) {
     check_gradients(&c);
 }
 
+/* ---- cost ---- */
+
+/* Bytes that updating takes of all parties, keys included, by weight. */
+static double bytes_of_update(const uvcc_transformer_config *c) {
+    const uvcc_allocator al = uvcc_host_allocator();
+    const uvcc_transformer_worker only = {0};
+    uvcc_program *p;
+    char why[256], section[UVCC_TRANSFORMER_SECTION_BYTES];
+    uvcc_op_cost cost;
+    double bytes = 0;
+    if (uvcc_transformer_program(&p, c, &only, &al, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    const uint32_t e = (uint32_t)uvcc_program_find_entry(p, "train");
+    for (uint32_t i = 0; i < uvcc_program_op_count(p, e); i++) {
+        uvcc_transformer_section(c, uvcc_program_op_at(p, e, i), section);
+        if (strcmp(section, "update") != 0)
+            continue;
+        assert_int_equal(uvcc_program_cost(p, e, i, &cost), 0);
+        bytes += (double)cost.online_bytes + (double)cost.preprocessing_bytes;
+    }
+    uvcc_program_free(p);
+    return bytes / (double)uvcc_transformer_parameters(c);
+}
+
 /* ---- learning ---- */
 
 /* 20 steps of two layers: the loss falls, and stays within 2% of the same training in float32. */
@@ -407,6 +478,45 @@ static void test_learns(void **state) {
     c.learning_rate = 0.5;
     c.clip = 0;
     check_learns(&c);
+}
+
+/* The norm is about 1, so that this clips, and not at all. */
+static void test_mini_learns(void **state) {
+    (void)state;
+    uvcc_transformer_config c = mini();
+    c.batch = 16;
+    c.learning_rate = 0.02;
+    check_learns(&c);
+    c.clip = 0;
+    c.weight_decay = 0.05;
+    check_learns(&c);
+    c.block = UVCC_BLOCK_GPT2;
+    c.exact = 0;
+    c.clip = 0.25;
+    check_learns(&c);
+}
+
+/* A weight's update costs at most 110 bytes where rows are long enough for what their roots cost;
+ * ADAMW's 2,100. */
+static void test_mini_cost(void **state) {
+    (void)state;
+    uvcc_transformer_config c;
+    assert_int_equal(uvcc_transformer_default(&c, sizeof c), 0);
+    c.dim = 256;
+    c.truncation = UVCC_TRUNC_STOCHASTIC;
+    c.exact = 0;
+    c.optimizer = UVCC_OPTIMIZER_ADAM_MINI;
+    c.clip = 1;
+    c.windows = 0;
+    const double clips = bytes_of_update(&c);
+    c.weight_decay = 0.01;
+    const double decays = bytes_of_update(&c);
+    c.weight_decay = 0;
+    c.clip = 0;
+    const double plain = bytes_of_update(&c);
+    print_message("bytes a weight: %.1f; with decay %.1f; without clipping %.1f\n", clips, decays,
+                  plain);
+    assert_true(clips <= 110 && plain <= 91 && decays <= 115);
 }
 
 /* A window's logits do not depend on what comes later in it, and eval has the loss of exactly them.
@@ -581,6 +691,201 @@ static void test_large_shapes(void **state) {
     c.windows = 2;
     c.gradient_bits = 4;
     build(&c, &(uvcc_transformer_worker){1, 0, 1});
+    c.optimizer = UVCC_OPTIMIZER_ADAM_MINI; /* means over 2^18, and below over 3 2^14 */
+    c.clip = 1;
+    build(&c, &(uvcc_transformer_worker){1, 0, 1});
+    c.context = 128;
+    c.dim = 768;
+    c.heads = 12;
+    c.layers = 12;
+    c.replicas = c.tensor_ranks = 1;
+    c.weight_decay = 0.1;
+    build(&c, &(uvcc_transformer_worker){0, 0, 0});
+}
+
+/* The ends of what options may be fit into 62 bits, whatever a block's size. */
+static void test_mini_ends(void **state) {
+    (void)state;
+    static const double epsilon[] = {0x1p-16, 0x1p-12, 0x1p-6}, clip[] = {0, 0x1p-5, 0.26, 4};
+    static const uint32_t dims[] = {16, 24, 66};
+    for (unsigned i = 0; i < 3 * 4 * 2; i++) {
+        uvcc_transformer_config c = mini();
+        c.layers = 1;
+        c.windows = 0;
+        c.epsilon = epsilon[i % 3];
+        c.clip = clip[i / 3 % 4];
+        c.dim = dims[(i + i / 3) % 3];
+        c.weight_decay = i / 12;
+        c.learning_rate = 3.9;
+        c.momentum_shift = i / 12 != 0 ? 8 : 1;
+        c.variance_shift = i / 12 != 0 ? 8 : 1;
+        if (c.clip <= 1024 * c.epsilon * sqrt(c.dim))
+            build(&c, &(uvcc_transformer_worker){0, 0, 0});
+    }
+}
+
+/* ---- long rows ---- */
+
+static uvcc_program *program_of(const uvcc_transformer_config *c) {
+    static const uvcc_transformer_worker only = {0};
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_program *p = NULL;
+    char why[256] = "";
+    if (uvcc_transformer_program(&p, c, &only, &al, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    return p;
+}
+
+/* A block of width 64 on one sequence. */
+static uvcc_transformer_config block_of(uint32_t context, uint8_t recompute) {
+    uvcc_transformer_config c = small();
+    c.context = context;
+    c.dim = 64;
+    c.heads = 4;
+    c.hidden = 0;
+    c.layers = c.batch = 1;
+    c.windows = c.loss = 0;
+    c.optimizer = UVCC_OPTIMIZER_SGD;
+    c.clip = 0;
+    c.value_bits = 6;
+    c.weight_bits = 3;
+    c.recompute = recompute;
+    return c;
+}
+
+/* Elements of scores that "train" makes, forward and backward: outputs of stacked products. */
+static uint64_t score_elements(const uvcc_program *p) {
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < uvcc_program_op_count(p, 0); i++) {
+        const uvcc_op_desc *d = uvcc_program_op_at(p, 0, i);
+        if (d->opcode == UVCC_OP_GEMM_SS && (d->flags & UVCC_OP_STACKED_C) != 0) {
+            const uvcc_tensor_desc *t = uvcc_program_tensor_at(p, d->out[0]);
+            n += (uint64_t)t->rows * t->cols;
+        }
+    }
+    return n;
+}
+
+/* Attention pays for little more than half of the square. */
+static void test_lower_triangle(void **state) {
+    (void)state;
+    for (uint32_t context = 8; context <= 4096; context *= 2) {
+        const uvcc_transformer_config c = block_of(context, 0);
+        uvcc_program *p = program_of(&c);
+        const uint64_t square = 2ull * c.heads * context * context; /* forward and backward */
+        const double share = (double)score_elements(p) / (double)square;
+        assert_true(share > 0.5 && share <= (context >= 32 ? 0.6 : 0.75));
+        uvcc_program_free(p);
+    }
+}
+
+static uint64_t memory_of(const uvcc_transformer_config *c) {
+    uvcc_program *p = program_of(c);
+    uint64_t bytes = 0;
+    assert_int_equal(uvcc_program_memory(p, 0, &bytes), 0);
+    uvcc_program_free(p);
+    return bytes;
+}
+
+/* Where activations are not kept, twice the context takes twice the memory, whatever the order in
+ * which ops run; else scores take four times of theirs. A layer more keeps little. */
+static void test_memory_of_long_rows(void **state) {
+    (void)state;
+    uint64_t kept[4], again[4];
+    for (unsigned i = 0; i < 4; i++) {
+        const uvcc_transformer_config c = block_of(512u << i, 0), r = block_of(512u << i, 1);
+        kept[i] = memory_of(&c);
+        again[i] = memory_of(&r);
+    }
+    for (unsigned i = 2; i < 4; i++) {
+        assert_true(again[i] - again[i - 1] <= 21 * (again[i - 1] - again[i - 2]) / 10);
+        assert_true(kept[i] - kept[i - 1] > 3 * (kept[i - 1] - kept[i - 2]));
+    }
+    assert_true(again[3] < kept[3] / 3);
+    uvcc_transformer_config c = block_of(512, 0), r = block_of(512, 1);
+    c.layers = r.layers = 5;
+    assert_true(memory_of(&r) - again[0] < (memory_of(&c) - kept[0]) / 3);
+}
+
+/* Ops of layer `layer` in a phase, by what reports call them. */
+static unsigned ops_of(const uvcc_program *p, const uvcc_transformer_config *c, const char *part) {
+    char section[UVCC_TRANSFORMER_SECTION_BYTES];
+    unsigned n = 0;
+    for (uint32_t i = 0; i < uvcc_program_op_count(p, 0); i++) {
+        uvcc_transformer_section(c, uvcc_program_op_at(p, 0, i), section);
+        n += strcmp(section, part) == 0;
+    }
+    return n;
+}
+
+/* A layer has numbers for all of its ops, whatever it is made of, and reports know them all: layers
+ * are equal. */
+static void test_numbers_of_ops(void **state) {
+    (void)state;
+    static const uint32_t contexts[] = {4, 32, 4096, 65536};
+    for (unsigned i = 0; i < 3 * 4; i++) {
+        uvcc_transformer_config c = block_of(contexts[i % 4], 1);
+        c.layers = 2;
+        c.block = (uint8_t)(i / 4);
+        c.norm = UVCC_NORM_LAYER;
+        c.dim = 12;
+        c.hidden = 6;
+        c.truncation = UVCC_TRUNC_EXACT_DCF;
+        c.gradient_bits = c.value_bits = c.weight_bits = 1;
+        c.frac_bits = 12;
+        c.sks = 10;
+        c.exact =
+            c.context == 32; /* else keys of the exact softmax are more than a message holds */
+        uvcc_program *p = program_of(&c);
+        const unsigned last = ops_of(p, &c, "layer 1 backward");
+        assert_true(last > 60);
+        assert_int_equal(ops_of(p, &c, "layer 0 forward"), ops_of(p, &c, "layer 1 forward"));
+        assert_in_range(ops_of(p, &c, "layer 0 backward"), last, last + 1); /* waits for layer 1 */
+        uvcc_program_free(p);
+    }
+}
+
+/* So many layers have numbers too: in long rows they make do with fewer tiles. */
+static void test_numbers_of_layers(void **state) {
+    (void)state;
+    uint32_t tiles = 64;
+    for (uint32_t layers = 1; layers <= UVCC_TRANSFORMER_MAX_LAYERS; layers++) {
+        uvcc_transformer_config c = block_of(1u << 16, 1);
+        c.layers = layers;
+        const uvcci_tf_numbers n = uvcci_tf_numbers_of(&c);
+        assert_true(n.tiles <= tiles && n.tiles * n.tile_rows == c.context);
+        assert_true(layers * n.layer_blocks <= 252);
+        tiles = n.tiles;
+    }
+    assert_true(tiles > 1 && tiles < 64);
+}
+
+/* Tiles that take turns in their buffers, 16 of 128 rows with two alive, give what all at once
+ * give. */
+static void test_turns(void **state) {
+    (void)state;
+    uvcc_transformer_config c = small();
+    int64_t *want = NULL;
+    c.context = 2048;
+    c.dim = c.hidden = 4;
+    c.layers = c.batch = 1;
+    for (c.recompute = 0; c.recompute < 2; c.recompute++) {
+        job j = job_of(&c);
+        for (uint32_t i = 0; i < c.context; i++) {
+            j.tokens[i] = (uint8_t)(i * i >> 4);
+            j.targets[i] = (uint8_t)((i + 1) * (i + 1) >> 4);
+        }
+        run(&j, "train", 0);
+        reveal(&j);
+        if (want == NULL) {
+            want = j.weights;
+            j.weights = NULL;
+        } else {
+            assert_memory_equal(j.weights, want, j.parameters * sizeof *want);
+        }
+        job_free(&j);
+    }
+    free(want);
 }
 
 static void test_no_memory(void **state) {
@@ -620,6 +925,8 @@ static void test_no_memory(void **state) {
 #define WRONG(text, ...) REFUSED(UVCC_ERR_CONFIG, text, __VA_ARGS__)
 #define WIDE(text, ...)  REFUSED(UVCC_ERR_BOUND, text, __VA_ARGS__)
 
+#define MINI c.optimizer = UVCC_OPTIMIZER_ADAM_MINI
+
 static void test_options(void **state) {
     (void)state;
     REFUSED(0, "", (void)0);
@@ -631,6 +938,7 @@ static void test_options(void **state) {
     WRONG("hidden must be", c.hidden = 2000000);
     WRONG("block is unknown", c.block = 3);
     WRONG("norm is unknown", c.norm = 3);
+    WRONG("recompute must be 0 or 1", c.recompute = 2);
     WRONG("batch must be a power of two", c.batch = 6);
     WRONG("batch must have a sequence for each", c.batch = 2; c.microbatches = 4);
     WRONG("microbatches must be a power of two", c.microbatches = 3);
@@ -642,7 +950,7 @@ static void test_options(void **state) {
     WRONG("context must be longer", c.context = 1; c.replicas = 4; c.tensor_ranks = 2);
     WRONG("windows must be a multiple of tensor_ranks", c.windows = 3; c.tensor_ranks = 2);
     WRONG("replicas: L0.B1 has 1 x 18 elements", c.hidden = 18; c.replicas = 4);
-    WRONG("optimizer is unknown", c.optimizer = 3);
+    WRONG("optimizer is unknown", c.optimizer = 4);
     WRONG("momentum_shift must be", c.momentum_shift = 9);
     WRONG("variance_shift must be", c.variance_shift = 9);
     WRONG("momentum_shift must be below variance_shift + 2 with this optimizer",
@@ -663,6 +971,14 @@ static void test_options(void **state) {
     WRONG("clip must be 0, or", c.clip = 0x1p-13);
     WRONG("clip must be above 0 and at most 1024 epsilon", c.clip = 0);
     WRONG("clip must be above 0 and at most 1024 epsilon", c.clip = 0.07);
+    WRONG("clip must be 0, or 2^-5 to 4 with this optimizer", MINI; c.clip = 0x1p-6);
+    WRONG("clip must be 0, or 2^-5 to 4 with this optimizer", MINI; c.clip = 5);
+    WRONG("clip must be at most 1024 epsilon sqrt(dim)", MINI; c.clip = 0.26);
+    REFUSED(0, "", MINI; c.clip = 0.25);
+    REFUSED(0, "", MINI; c.clip = 0);
+    WRONG("epsilon must be at least 2^-16", MINI; c.epsilon = 0x1p-17);
+    WRONG("replicas: P has 4 rows at a worker, which 8 workers cannot share evenly", MINI;
+          c.context = 4; c.batch = 32; c.replicas = 8);
     WRONG("frac_bits must be", c.frac_bits = 11);
     WRONG("value_bits must be", c.value_bits = 17);
     WRONG("gradient_bits must be", c.gradient_bits = 17);
@@ -852,7 +1168,10 @@ static void test_corpus(void **state) {
 /* With an argument the splits alone, which take longer than all of the others together. */
 int main(int argc, char **argv) {
     (void)argv;
-    const struct CMUnitTest splits[] = {cmocka_unit_test(test_splits)};
+    const struct CMUnitTest splits[] = {
+        cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_mini_splits),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_rate),
@@ -864,10 +1183,18 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_every_kind_loads),
         cmocka_unit_test(test_sums_of_microbatches),
         cmocka_unit_test(test_large_shapes),
+        cmocka_unit_test(test_mini_ends),
+        cmocka_unit_test(test_lower_triangle),
+        cmocka_unit_test(test_memory_of_long_rows),
+        cmocka_unit_test(test_numbers_of_ops),
+        cmocka_unit_test(test_numbers_of_layers),
+        cmocka_unit_test(test_turns),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_logits),
         cmocka_unit_test(test_next),
         cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_mini_learns),
+        cmocka_unit_test(test_mini_cost),
         cmocka_unit_test(test_gradients),
     };
     return argc > 1 ? cmocka_run_group_tests(splits, NULL, NULL)

@@ -9,7 +9,7 @@
 
 /* ---- maps ---- */
 
-typedef enum map_shape { SAME, ROW, COL, PAIRS, QUADS, SIXES, NONE } map_shape;
+typedef enum map_shape { SAME, ROW, COL, PAIRS, QUADS, SIXES, PART, NONE } map_shape;
 
 typedef struct map_kind {
     const char *op;
@@ -17,7 +17,19 @@ typedef struct map_kind {
     bool three, is_public, constant, party;
 } map_kind;
 
-static size_t elems(map_shape s, uint32_t rows, uint32_t cols) {
+/* What a case does beside its op. */
+typedef struct map_way {
+    const char *name;
+    uint32_t rows, cols;
+    int party;
+    bool lo_only, in_x, in_y;
+    uint32_t block, part; /* rows of a block, and of a part of it */
+    int first;            /* row of the part */
+    bool alone;           /* without x */
+} map_way;
+
+static size_t elems(map_shape s, const map_way *w) {
+    const uint32_t rows = w->rows, cols = w->cols;
     switch (s) {
     case SAME:
         return (size_t)rows * cols;
@@ -31,22 +43,16 @@ static size_t elems(map_shape s, uint32_t rows, uint32_t cols) {
         return (size_t)rows * ((cols + 3) / 4);
     case SIXES:
         return (size_t)rows * ((cols + 3) / 4) * 6;
+    case PART:
+        return (size_t)rows / w->block * w->part * cols;
     default:
         return 0;
     }
 }
 
-/* What a case does beside its op. */
-typedef struct map_way {
-    const char *name;
-    uint32_t rows, cols;
-    int party;
-    bool lo_only, in_x, in_y;
-} map_way;
-
 static void operand(maker_case *c, const char *lo, const char *hi, map_shape s, const map_way *w,
                     bool both) {
-    const size_t n = elems(s, w->rows, w->cols);
+    const size_t n = elems(s, w);
     if (n == 0)
         return;
     maker_with(c, lo, FIXED(8 * n));
@@ -59,7 +65,7 @@ static void map(maker *m, const map_kind *k, const map_way *w) {
     (void)snprintf(size, sizeof size, "%ux%u", w->rows, w->cols);
     const maker_label name = maker_join(k->op, size, w->name);
     maker_case c = maker_begin(m, "MAP", name.text, NULL, NULL);
-    const size_t n = elems(k->out, w->rows, w->cols);
+    const size_t n = elems(k->out, w);
     const bool both = k->three || (!w->lo_only && !k->is_public);
     maker_arg(&c, "op", json_string(k->op));
     maker_arg(&c, "rows", json_integer(w->rows));
@@ -67,9 +73,13 @@ static void map(maker *m, const map_kind *k, const map_way *w) {
     maker_arg(&c, "party", json_integer(w->party));
     if (strcmp(k->op, "SHL") == 0)
         maker_arg(&c, "shift", json_integer(13));
+    if (w->block != 0)
+        maker_arg(&c, "block", json_integer(w->block));
+    if (w->part != 0)
+        maker_arg(&c, "part", json_integer(w->part));
     if (k->constant)
-        maker_arg(&c, "constant", json_integer(-0x123456789ABCDEF));
-    operand(&c, "x.lo", "x.hi", k->x, w, both);
+        maker_arg(&c, "constant", json_integer(w->part != 0 ? w->first : -0x123456789ABCDEF));
+    operand(&c, "x.lo", "x.hi", w->alone ? NONE : k->x, w, both);
     operand(&c, "y.lo", "y.hi", k->y, w, both);
     if (w->in_x || w->in_y) {
         maker_same(&c, "out.lo", w->in_x ? "x.lo" : "y.lo");
@@ -113,28 +123,51 @@ static void maps(maker *m) {
                                        "SCALE", "ADD_PUBLIC", "CAUSAL"};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         const map_kind *k = &kinds[i];
-        const map_way ways[] = {{"", 5, 7, 1, false, false, false},
-                                {"", 1, 1, 0, false, false, false},
-                                {"", 9, 4, 2, false, false, false},
-                                {"", 65, 66, 0, false, false, false}};
+        const map_way ways[] = {{"", 5, 7, 1, .lo_only = false},
+                                {"", 1, 1, 0, .lo_only = false},
+                                {"", 9, 4, 2, .lo_only = false},
+                                {"", 65, 66, 0, .lo_only = false}};
         for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++)
             map(m, k, &ways[w]);
         if (k->party)
-            map(m, k, &(map_way){"party 2", 5, 7, 2, false, false, false});
+            map(m, k, &(map_way){"party 2", 5, 7, 2, .lo_only = false});
         if (!k->three)
-            map(m, k, &(map_way){"lo only", 3, 5, 0, true, false, false});
+            map(m, k, &(map_way){"lo only", 3, 5, 0, .lo_only = true});
         for (size_t x = 0; x < sizeof in_x / sizeof in_x[0]; x++)
             if (strcmp(in_x[x], k->op) == 0)
-                map(m, k, &(map_way){"in x", 4, 6, 1, false, true, false});
+                map(m, k, &(map_way){"in x", 4, 6, 1, .in_x = true});
     }
-    map(m, &kinds[0], &(map_way){"in y", 4, 6, 1, false, false, true});
-    map(m, &kinds[1], &(map_way){"in y", 4, 6, 1, false, false, true});
-    map(m, &kinds[7], &(map_way){"in x", 4, 6, 0, true, true, false});
+    map(m, &kinds[0], &(map_way){"in y", 4, 6, 1, .in_y = true});
+    map(m, &kinds[1], &(map_way){"in y", 4, 6, 1, .in_y = true});
+    map(m, &kinds[7], &(map_way){"in x", 4, 6, 0, .lo_only = true, .in_x = true});
     maker_case c = maker_begin(m, "MAP", "refused, no such op", NULL, NULL);
     maker_arg(&c, "op", json_string("none"));
     maker_arg(&c, "rows", json_integer(1));
     maker_arg(&c, "cols", json_integer(1));
     maker_fails(&c);
+}
+
+/* Maps on blocks of rows: the last rows of squares, and parts of blocks. */
+static void block_maps(maker *m) {
+    static const map_kind causal = {"CAUSAL", SAME, NONE, SAME, false, false, true, true};
+    static const map_kind kinds[] = {{"SLICE_ROWS", SAME, NONE, PART, false, false, true, false},
+                                     {"PUT_ROWS", SAME, PART, SAME, false, false, true, false},
+                                     {"ADD_ROWS", SAME, PART, SAME, false, false, true, false}};
+    map(m, &causal, &(map_way){"blocks of 3", 6, 5, 1, .block = 3});
+    map(m, &causal, &(map_way){"blocks of 2", 8, 66, 0, .block = 2});
+    map(m, &causal, &(map_way){"a block", 4, 6, 2, .block = 4, .in_x = true});
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const map_kind *k = &kinds[i];
+        map(m, k, &(map_way){"rows 1 and 2 of 3", 6, 5, 0, .block = 3, .part = 2, .first = 1});
+        map(m, k, &(map_way){"row 0 of 5", 65, 7, 0, .block = 5, .part = 1});
+        map(m, k, &(map_way){"all", 4, 3, 0, .block = 2, .part = 2});
+        map(m, k,
+            &(map_way){"lo only", 6, 4, 0, .lo_only = true, .block = 6, .part = 3, .first = 3});
+        if (i != 0)
+            map(m, k, &(map_way){"in x", 6, 4, 0, .in_x = true, .block = 3, .part = 1, .first = 2});
+    }
+    map(m, &kinds[1],
+        &(map_way){"into zeros", 6, 4, 0, .block = 3, .part = 1, .first = 1, .alone = true});
 }
 
 /* ---- matrix products ---- */
@@ -333,4 +366,5 @@ void make_forms(maker *m) {
     digests(m);
     bytes(m);
     collectives(m);
+    block_maps(m);
 }

@@ -16,6 +16,7 @@
 #define NS_PER_S UINT64_C(1000000000)
 #define SAY_NS   (5 * NS_PER_S) /* between lines that say who is waited for */
 #define BUSY_NS  NS_PER_S       /* before a party that is busy is asked again */
+#define NAME_NS  NS_PER_S       /* before a name that nobody knows is looked up again */
 enum { WHY_BYTES = 640, TEXT_BYTES = 3 * WHY_BYTES + 8 };
 /* Start it again later: no party said that the request is wrong. */
 enum { EXIT_LATER = 75 };
@@ -24,7 +25,9 @@ typedef struct party_end {
     struct client *of;
     uvcc_dialog *dialog;
     bool in_net, open;
-    char line[160]; /* what the dialog refused last */
+    uint64_t name_at; /* its name is looked up again; UVCC_NEVER: it need not be */
+    char name_line[UVCC_NET_ADDRESS_BYTES + 160]; /* the address, and why it is none now */
+    char line[160];                               /* what the dialog refused last */
 } party_end;
 
 struct client {
@@ -50,15 +53,21 @@ static void keep_net_line(void *user, uvcc_log_level level, const char *line) {
         (void)snprintf(c->net_line, sizeof c->net_line, "%s", line);
 }
 
-/* The net's line ends with the address and what is wrong with it. */
-static int bad_address(const client *c, unsigned p, const char *address, int rc) {
+/* The net's line ends with the address and what is wrong with it. A name that is not known is as a
+ * party that is away: it may be known soon. */
+static int bad_address(client *c, unsigned p, const char *address, int rc) {
+    party_end *e = &c->party[p];
     const char *at = strstr(c->net_line, address);
-    if (rc == UVCC_ERR_CONFIG && at != NULL)
-        return report_error(EXIT_BAD_INPUT, "%s: parties[%u].address: %s", c->c->parties.file, p,
-                            at);
+    if (at != NULL)
+        (void)snprintf(e->name_line, sizeof e->name_line, "%s", at);
+    else
+        (void)snprintf(e->name_line, sizeof e->name_line, "%s: %s", address, uvcc_error_text(rc));
+    if (rc == UVCC_ERR_IO) {
+        e->name_at = uvcc_host_now_ns() + NAME_NS;
+        return EXIT_DONE;
+    }
     return report_error(rc == UVCC_ERR_CONFIG ? EXIT_BAD_INPUT : EXIT_FAILED,
-                        "%s: parties[%u].address: %s: %s", c->c->parties.file, p, address,
-                        uvcc_error_text(rc));
+                        "%s: parties[%u].address: %s", c->c->parties.file, p, e->name_line);
 }
 
 static int add_link(client *c, unsigned p) {
@@ -72,6 +81,7 @@ static int add_link(client *c, unsigned p) {
                                .peer = UVCC_DIALOG_PEER(true),
                                .sid_tag = uvcc_dialog_sid_tag(e->dialog),
                                .address = address};
+    e->name_at = UVCC_NEVER;
     const int rc = uvcc_net_add_link(c->net, uvcc_dialog_link(e->dialog), &how);
     e->in_net = rc == 0;
     return rc == 0 ? EXIT_DONE : bad_address(c, p, address, rc);
@@ -156,7 +166,9 @@ static int turn(client *c) {
     const uint64_t now = uvcc_host_now_ns();
     for (unsigned p = 0; p < UVCC_PARTIES && rc >= 0; p++) {
         rc = uvcc_dialog_turn(c->party[p].dialog, now);
-        const int status = take_events(c, p);
+        int status = take_events(c, p);
+        if (status == EXIT_DONE && now >= c->party[p].name_at)
+            status = add_link(c, p);
         if (status != EXIT_DONE)
             return status;
         if (rc == 0)
@@ -175,6 +187,7 @@ static void wait_for_work(const client *c, uint64_t until) {
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         const uint64_t of = uvcc_dialog_deadline(c->party[p].dialog);
         at = of < at ? of : at;
+        at = c->party[p].name_at < at ? c->party[p].name_at : at;
     }
     struct pollfd fd = {.fd = uvcc_net_fd(c->net), .events = POLLIN};
     (void)poll(&fd, 1, uvcc_host_timeout_ms(at, uvcc_host_now_ns()));
@@ -197,7 +210,9 @@ static void why_not(const client *c, unsigned p, char out[WHY_BYTES]) {
     const party_end *e = &c->party[p];
     uvcc_net_peer net = {.size = sizeof net};
     const bool known = uvcc_net_link_info(c->net, uvcc_dialog_link(e->dialog), &net) == 0;
-    if (*e->line != '\0')
+    if (!e->in_net)
+        (void)snprintf(out, WHY_BYTES, "party %u is not connected (%s)", p, e->name_line);
+    else if (*e->line != '\0')
         (void)snprintf(out, WHY_BYTES, "party %u proves another key than parties[%u].key (%s)", p,
                        p, e->line);
     else if (!e->open && known && hung_up(net.why))

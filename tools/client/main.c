@@ -83,10 +83,7 @@ static int fixed_points(const client_config *c, const csv_table *t, const char *
 }
 
 static int read_rows(const client_config *c, const char *path, int64_t **out, uint32_t *rows) {
-    const csv_source source = {.part = CSV_FEATURES,
-                               .features = c->features,
-                               .file_name = "--input",
-                               .of_label = "--input"};
+    const csv_source source = {.part = CSV_ROWS, .features = c->features, .file_name = "--input"};
     char text[MESSAGE_BYTES];
     csv_table t = {0};
     if (csv_read_part(&t, &source, path, NULL, text, sizeof text) != 0)
@@ -135,6 +132,16 @@ static int ask_all(client *of, const client_config *c, const int64_t *x, uint32_
     return status;
 }
 
+/* What is read is not written over. */
+static int check_output(const client_options *o, const client_config *c) {
+    char identity[PARTY_PATH_BYTES];
+    if (!config_path(&c->parties, c->parties.identity, identity))
+        return report_error(EXIT_BAD_INPUT, "%s: identity: the path is too long", o->config);
+    const output_use read[] = {
+        {"--input", o->input}, {"--config", o->config}, {"identity", identity}};
+    return atomic_file_spares("output", o->output, read, sizeof read / sizeof read[0]);
+}
+
 static int run(const client_options *o) {
     client_config c;
     client *of = NULL;
@@ -142,6 +149,8 @@ static int run(const client_options *o) {
     uint32_t rows = 0;
     atomic_file *out = NULL;
     int status = client_config_read(&c, o->config);
+    if (status == EXIT_DONE)
+        status = check_output(o, &c);
     if (status == EXIT_DONE)
         status = read_rows(&c, o->input, &x, &rows);
     if (status == EXIT_DONE)

@@ -14,15 +14,16 @@
 #include "../report.h"
 
 #define PATH_BYTES 4096u
-#define VERSION    2
+#define VERSION    3
 
 /* ---- members ---- */
 
 static const char *const blocks[] = {"gelu", "swiglu", "gpt2", NULL};
-static const char *const optimizers[] = {"sgd", "momentum", "adamw", NULL};
+static const char *const optimizers[] = {"sgd", "momentum", "adamw", "adam-mini", NULL};
 static const char *const truncations[] = {"ars", "sr", "ars-dcf", NULL};
 static const char *const indices[] = {"fast", "exact", NULL};
 static const char *const products[] = {"native", "beaver", NULL};
+static const char *const switches[] = {"no", "yes", NULL};
 
 /* Integers. What has no option is the library's default of the release that began the model. */
 static const struct {
@@ -59,6 +60,7 @@ static const struct {
     {"products", "--products", AT(products), products},
     {"text_owner", "text_owner", AT(text_owner), NULL},
     {"loss", "loss", AT(loss), NULL},
+    {"recompute", "--recompute", AT(recompute), switches},
     {"sks", "--sks", AT(sks), NULL},
     {"warmup", "--warmup", AT(warmup), NULL},
     {"steps", "--steps", AT(steps), NULL}, /* last: see lm_manifest_steps() */

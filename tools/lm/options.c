@@ -3,6 +3,7 @@
  * which names the numbers. */
 #include "options.h"
 
+#include <math.h>
 #include <uvcc/transformer.h>
 #include <uvcc/uvcc.h>
 
@@ -11,14 +12,19 @@
 
 static const char *const models[] = {"mlp", "transformer", NULL};
 static const char *const blocks[] = {"gelu", "swiglu", "gpt2", NULL};
-static const char *const optimizers[] = {"sgd", "momentum", "adamw", NULL};
+static const char *const optimizers[] = {"sgd", "momentum", "adamw", "adam-mini", NULL};
 static const char *const indices[] = {"fast", "exact", NULL};
 static const char *const answers[] = {"yes", "no", NULL};
 static const char *const switches[] = {"on", "off", NULL};
 
-/* What the library takes with its default of epsilon: see uvcc_transformer_config.clip. */
+/* What the library takes with its default of epsilon: see uvcc_transformer_config.clip. Of
+ * ADAM_MINI it is the norm of the whole gradient; how much goes with --dim the library says. */
 #define CLIP_LEAST     0x1p-12
 #define CLIP_ADAMW_MAX 0.0625
+#define CLIP_NORM      0.25 /* if none is given */
+#define CLIP_NOT_GIVEN (-1.0)
+#define CLIP_NORM_MIN  0x1p-5
+#define CLIP_NORM_MAX  4.0
 
 #define AT(member) offsetof(lm_options, member)
 static const flag flags[] = {
@@ -38,8 +44,9 @@ static const flag flags[] = {
     {"microbatches", "N", FLAG_COUNT, AT(microbatches), 1, 1024, NULL,
      "pieces of a step's batch, a power of two (1)"},
     {"steps", "N", FLAG_COUNT, AT(steps), 1, 100000000, NULL, "training steps (300)"},
-    {"optimizer", "sgd|momentum|adamw", FLAG_CHOICE, AT(optimizer), 0, 0, optimizers,
-     "how weights follow the gradients (adamw)"},
+    {"optimizer", "sgd|momentum|adamw|adam-mini", FLAG_CHOICE, AT(optimizer), 0, 0, optimizers,
+     "how weights follow the gradients; adam-mini has one second moment for each row of weights, a "
+     "twentieth of adamw's bytes (adamw)"},
     {"lr", "X", FLAG_REAL, AT(lr), 0, 16, NULL, "greatest learning rate of the schedule (0.01)"},
     {"warmup", "N", FLAG_COUNT, AT(warmup), 0, 1000000, NULL,
      "steps over which the rate rises to --lr (20)"},
@@ -47,7 +54,9 @@ static const flag flags[] = {
      "part of --lr that the rate has fallen to after the last step (0.05)"},
     {"clip", "X", FLAG_REAL, AT(clip), 0, 32, NULL,
      "elements of the mean gradient are cut to [-X, X]: from 2^-12, with adamw to 0.0625, with the "
-     "others to 32; with these 0: not at all (0.0625)"},
+     "others to 32; with these 0: not at all (0.0625). With adam-mini the norm of the whole "
+     "gradient "
+     "is cut to X: from 2^-5 to sqrt(dim) / 16 and 4; 0: not (0.25)"},
     {"weight-decay", "X", FLAG_REAL, AT(weight_decay), 0, 1, NULL,
      "weights shrink by --lr times X a step (0)"},
     {"replicas", "R", FLAG_COUNT, AT(replicas), 1, 64, NULL, "data parallelism (1)"},
@@ -55,6 +64,9 @@ static const flag flags[] = {
     {"tensor", "T", FLAG_COUNT, AT(tensor), 1, 64, NULL, "tensor ranks; divides --heads (1)"},
     {"ahead", "A", FLAG_COUNT, AT(ahead), 0, 1024, NULL,
      "forwards that a stage may run ahead of 1F1B (0)"},
+    {"recompute", NULL, FLAG_SWITCH, AT(recompute), 0, 0, NULL,
+     "blocks keep little of their forward pass and compute it again in the backward pass: less "
+     "memory, more work; the same weights with --truncation ars or ars-dcf and --index exact"},
     {"truncation", "ars|sr|ars-dcf", FLAG_CHOICE, AT(truncation), 0, 0, run_truncations,
      "ars: exact, the same weights however the work is split; sr: stochastic, cheaper; ars-dcf: as "
      "ars in fewer rounds, more bytes (sr)"},
@@ -113,7 +125,9 @@ void lm_options_print_help(FILE *to) {
         "\n"
         "With --truncation ars or ars-dcf and --index exact the final weights depend on the text, "
         "the\n"
-        "sizes and the seed alone: not on which of the two, R, S, T, --products or the network.\n"
+        "sizes and the seed alone: not on which of the two, R, S, T, --products, --recompute or "
+        "the "
+        "network.\n"
         "\n"
         "Exit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n");
 }
@@ -135,7 +149,23 @@ static int divides(const flag_message *m, const char *name, uint32_t v, const ch
     return flag_fail(m, "--%s %u does not divide --%s %u; give one that does", name, v, of, whole);
 }
 
+static int check_norm_clip(const flag_message *m, const lm_options *o) {
+    const bool narrow = o->hidden != 0 && o->hidden < o->dim;
+    const uint32_t least = narrow ? o->hidden : o->dim;
+    const double of_blocks = sqrt(least) / 16;
+    const double most = of_blocks < CLIP_NORM_MAX ? of_blocks : CLIP_NORM_MAX;
+    if (o->clip == 0 || (o->clip >= CLIP_NORM_MIN && o->clip <= most))
+        return 0;
+    return flag_fail(
+        m,
+        "--clip %g: with --optimizer adam-mini and --%s %u give 2^-5 to %.4g, or 0 for "
+        "none",
+        o->clip, narrow ? "hidden" : "dim", least, most);
+}
+
 static int check_clip(const flag_message *m, const lm_options *o) {
+    if (o->optimizer == UVCC_OPTIMIZER_ADAM_MINI)
+        return check_norm_clip(m, o);
     const bool adamw = o->optimizer == UVCC_OPTIMIZER_ADAMW;
     if (adamw && !(o->clip >= CLIP_LEAST && o->clip <= CLIP_ADAMW_MAX))
         return flag_fail(m, "--clip %g: with --optimizer adamw give 2^-12 to %g", o->clip,
@@ -177,6 +207,14 @@ static int check(const flag_message *m, const lm_options *o) {
     return bad;
 }
 
+/* What is given to each optimizer if nothing is. */
+static void settle_clip(lm_options *o) {
+    uvcc_transformer_config c;
+    if (o->clip != CLIP_NOT_GIVEN || uvcc_transformer_default(&c, sizeof c) != 0)
+        return;
+    o->clip = o->optimizer == UVCC_OPTIMIZER_ADAM_MINI ? CLIP_NORM : c.clip;
+}
+
 /* Defaults are those of the library, so that a program and this command train alike. */
 static int set_defaults(lm_options *out, const flag_message *m) {
     uvcc_transformer_config c;
@@ -192,7 +230,7 @@ static int set_defaults(lm_options *out, const flag_message *m) {
                         .block = c.block,
                         .optimizer = c.optimizer,
                         .lr = c.learning_rate,
-                        .clip = c.clip,
+                        .clip = CLIP_NOT_GIVEN,
                         .weight_decay = c.weight_decay,
                         .warmup = c.warmup,
                         .final_rate = c.final_rate,
@@ -222,15 +260,17 @@ int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message
     if (flags_refuse_idle(&set, argc, argv, idle, sizeof idle / sizeof idle[0], &m) != 0 ||
         run_options_check(&out->run, &set, argc, argv, &m) != 0)
         return -1;
+    settle_clip(out);
     return check(&m, out);
 }
 
 /* ---- of a job between parties ---- */
 
 static const char *const job_names[] = {
-    "layers", "dim",        "heads", "hidden",   "context",    "block",  "batch",
-    "steps",  "optimizer",  "lr",    "warmup",   "final-rate", "clip",   "weight-decay",
-    "ahead",  "truncation", "index", "products", "seed",       "reveal", NULL};
+    "layers",   "dim",          "heads",     "hidden",    "context",    "block",
+    "batch",    "steps",        "optimizer", "lr",        "warmup",     "final-rate",
+    "clip",     "weight-decay", "ahead",     "recompute", "truncation", "index",
+    "products", "seed",         "reveal",    NULL};
 
 void lm_options_job_words(const char *job, char *message, size_t message_cap) {
     static const char *const beside[][2] = {{"replicas", "replicas"},
@@ -263,6 +303,7 @@ int lm_options_of_job(lm_options *out, const char *job, const json_t *run, const
     out->tensor = split->tensor_ranks;
     out->microbatches = split->microbatches;
     out->sks = split->sks;
+    settle_clip(out);
     const int bad = check(&m, out);
     if (bad != 0)
         lm_options_job_words(job, message, message_cap);

@@ -19,7 +19,7 @@ typedef struct lm_options {
     uint32_t warmup;
     uint32_t replicas, stages, tensor, ahead;
     uint32_t truncation, index, sks, transcript, reveal;
-    bool check, sks_override, extend, force;
+    bool recompute, check, sks_override, extend, force;
     uint32_t model; /* the value of --model */
 } lm_options;
 

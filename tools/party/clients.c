@@ -18,6 +18,7 @@
 #define CLIENTS_MAX   4096u
 #define NS_PER_S      UINT64_C(1000000000)
 #define MIB           UINT64_C(1048576)
+#define DIALOG_MIB    32u /* of a dialog, each way: messages being sent, and not yet taken */
 
 typedef struct client {
     struct clients *all;
@@ -138,7 +139,8 @@ int clients_read(party *p, clients **out) {
 
 void clients_describe(const clients *c) {
     if (c != NULL)
-        (void)printf("clients          %u, they call at %s\n", c->count, c->listen);
+        (void)printf("clients          %u, they call at %s; %.15g MiB at most for all of them\n",
+                     c->count, c->listen, (double)c->count * (c->mib + 2 * DIALOG_MIB));
 }
 
 /* ---- dialogs ---- */
@@ -169,6 +171,7 @@ static int open_dialog(client *of, uint32_t i) {
     d.random = uvcc_host_random();
     d.log = (uvcc_logger){write_log, of};
     d.party = (uint8_t)c->p->c.party;
+    d.tx_bytes = d.rx_bytes = DIALOG_MIB * MIB;
     memcpy(d.sid_job, c->p->c.sid_job, sizeof d.sid_job);
     memcpy(d.sign_seed, c->p->sign_seed, sizeof d.sign_seed);
     memcpy(d.peer_key, c->key[i], sizeof d.peer_key);

@@ -70,17 +70,21 @@ static uvcc_session_stats sessions_of(const party *p) {
     return sum;
 }
 
+static bool is_connected(const party *p, const uvcc_peer_info *info, const uvcc_net_peer *net) {
+    return config_datagram(&p->c) ? info->connected : net->connected;
+}
+
 /* What is known of a worker's peer; false: nothing. */
 static bool peer_of(const worker *w, uint8_t q, uvcc_peer_info *info, uvcc_net_peer *net) {
     *info = (uvcc_peer_info){.size = sizeof *info};
     *net = (uvcc_net_peer){.size = sizeof *net};
-    return w->session != NULL && q != w->party->c.party &&
-           uvcc_session_peer_info(w->session, q, info) == 0 &&
-           uvcc_net_peer_info(w->party->net, w->session, q, net) == 0;
-}
-
-static bool is_connected(const party *p, const uvcc_peer_info *info, const uvcc_net_peer *net) {
-    return config_datagram(&p->c) ? info->connected : net->connected;
+    if (w->session == NULL || q == w->party->c.party ||
+        uvcc_session_peer_info(w->session, q, info) != 0 ||
+        uvcc_net_peer_info(w->party->net, w->session, q, net) != 0)
+        return false;
+    if (is_connected(w->party, info, net) && party_rests(w->party, info))
+        info->waits_for = UVCC_WAIT_NONE;
+    return true;
 }
 
 static double seconds(uint64_t ns) {
@@ -374,12 +378,22 @@ void figures_step(party *p, uint64_t now) {
     p->figures.step_at_ns = now;
 }
 
+/* A session is always a peer's to wake, but for that of a job that serves and that nobody asks. */
+static bool waits_for_peers(const worker *w) {
+    uvcc_peer_info info;
+    uvcc_net_peer net;
+    bool any = w->session != NULL && w->party->kind->queue == NULL;
+    for (uint8_t q = 0; q < UVCC_PARTIES && !any; q++)
+        any = peer_of(w, q, &info, &net) && info.waits_for != UVCC_WAIT_NONE;
+    return any;
+}
+
 figures_wait figures_waits(const party *p, uint64_t now) {
     bool any = false;
     if (now < p->retry_ns)
         return WAITS_DISK;
     for (uint32_t i = 0; i < p->workers; i++) {
-        any |= p->worker[i].session != NULL;
+        any |= waits_for_peers(&p->worker[i]);
         if (p->worker[i].cpu != NULL && uvcc_cpu_pending(p->worker[i].cpu) != 0)
             return WAITS_COMPUTE;
     }

@@ -202,6 +202,9 @@ const char *party_in_use(const char *why);
 void party_say_waits(party *p, uint64_t now);
 /* Adds to a text what a worker's session needs of its peers now. */
 size_t worker_waits(const worker *w, uint64_t now, char *out, size_t cap);
+/* What a job that serves needs of a peer while nobody asks: requests, which is nothing to complain
+ * of, nor to count as a wait. */
+bool party_rests(const party *p, const uvcc_peer_info *info);
 
 /* ---- result.c ---- */
 

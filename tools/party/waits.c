@@ -56,8 +56,7 @@ static const char *needed(const uvcc_peer_info *info, char out[64]) {
     }
 }
 
-/* A job that serves waits for requests, which is nothing to complain of. */
-static bool nobody_asks(const party *p, const uvcc_peer_info *info) {
+bool party_rests(const party *p, const uvcc_peer_info *info) {
     serve_counts n = {0};
     if (p->kind->queue == NULL || info->waits_for != UVCC_WAIT_BATCH)
         return false;
@@ -76,7 +75,7 @@ static size_t one_peer(const worker *w, uint8_t q, uint64_t now, char *out, size
         return 0;
     const bool down = !net.connected && !config_datagram(&p->c);
     const char *need = needed(&info, text);
-    if (need == NULL || (!down && nobody_asks(p, &info)))
+    if (need == NULL || (!down && party_rests(p, &info)))
         return 0;
     int n;
     if (down)

@@ -146,6 +146,7 @@ static int set_up(measured *m) {
     if (uvcc_transformer_check(&m->cfg, message, sizeof message) != 0)
         return report_error(EXIT_BAD_INPUT, "%s", message);
     m->run.seed = r->seed;
+    m->run.parties = RUN_PARTIES_TURNS; /* for the sake of the network's time */
     m->run.faults.delay_ns =
         r->link_ticks != 0 ? (uint64_t)r->link_ticks * TICK_NS : 1; /* 0 is the network's default */
     m->seats = calloc((size_t)r->stages * UVCC_PARTIES, sizeof *m->seats);

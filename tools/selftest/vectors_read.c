@@ -124,6 +124,8 @@ static const member members[] = {
     OF_TASK('M', map, party),
     OF_TASK('M', map, rows),
     OF_TASK('M', map, cols),
+    OF_TASK('M', map, block),
+    OF_TASK('M', map, part),
     OF_TASK('M', map, constant),
     OF_TASK('G', gemm, m),
     OF_TASK('G', gemm, n),

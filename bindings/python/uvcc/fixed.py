@@ -12,7 +12,7 @@ def to_fixed(values: ArrayLike, frac_bits: int) -> NDArray[np.int64]:
     number, or does not fit 64 bits."""
     _check(frac_bits)
     real = np.asarray(values, dtype=np.float64)
-    scaled = np.rint(np.ldexp(real, frac_bits))
+    scaled: NDArray[np.float64] = np.rint(np.ldexp(real, frac_bits))
     if not np.all(np.isfinite(scaled)) or np.any(np.abs(scaled) >= 2.0**63):
         raise usage(f"a value is no number or does not fit 64 bits at {frac_bits} fraction bits")
     return scaled.astype(np.int64)

@@ -18,8 +18,8 @@ typedef struct uvcci_gemm_direct {
 } uvcci_gemm_direct;
 
 typedef struct uvcci_gemm_micro {
-    /* c (mr x nr, rows ldc words apart) = or += A B over `depth`: a holds depth columns of mr
-     * words, b depth rows of nr words. */
+    /* c (mr x nr, rows ldc words apart) = or += A B over `depth`, at least 1: a holds depth columns
+     * of mr words, b depth rows of nr words. */
     void (*run)(size_t depth, const uint64_t *a, const uint64_t *b, uint64_t *c, size_t ldc,
                 bool accumulate);
     uint32_t mr, nr;

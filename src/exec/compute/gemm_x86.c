@@ -18,6 +18,8 @@
 
 enum { Z_MR = 8, Z_REGS = 3, Z_LANES = 8, Z_NR = Z_REGS * Z_LANES };
 
+/* The loop over the depth runs at least once: where it might not, gcc 12 stores the sums in every
+ * round, and the stores take longer than the products. */
 __attribute__((target("avx512f,avx512dq"))) static void avx512_run(size_t depth, const uint64_t *a,
                                                                    const uint64_t *b, uint64_t *c,
                                                                    size_t ldc, bool accumulate) {
@@ -25,7 +27,7 @@ __attribute__((target("avx512f,avx512dq"))) static void avx512_run(size_t depth,
     UNROLL for (int i = 0; i < Z_MR; i++) {
         UNROLL for (int j = 0; j < Z_REGS; j++) acc[i][j] = _mm512_setzero_si512();
     }
-    for (size_t p = 0; p < depth; p++, a += Z_MR, b += Z_NR) {
+    do {
         __m512i y[Z_REGS];
         UNROLL for (int j = 0; j < Z_REGS; j++) y[j] = _mm512_loadu_si512(b + j * Z_LANES);
         UNROLL for (int i = 0; i < Z_MR; i++) {
@@ -33,7 +35,9 @@ __attribute__((target("avx512f,avx512dq"))) static void avx512_run(size_t depth,
             UNROLL for (int j = 0; j < Z_REGS; j++) acc[i][j] =
                 _mm512_add_epi64(acc[i][j], _mm512_mullo_epi64(x, y[j]));
         }
-    }
+        a += Z_MR;
+        b += Z_NR;
+    } while (--depth != 0);
     UNROLL for (int i = 0; i < Z_MR; i++) {
         UNROLL for (int j = 0; j < Z_REGS; j++) {
             uint64_t *to = c + (size_t)i * ldc + j * Z_LANES;

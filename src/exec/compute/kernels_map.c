@@ -56,12 +56,56 @@ static void add_public(part p) {
         p.z[i] = p.x[i] + fill;
 }
 
+/* The last rows of a square: row i of a block of n stands in row cols - n + i. */
 static void causal(part p) {
+    const size_t block = p.t->u.map.block != 0 ? p.t->u.map.block : p.cols;
     const uint64_t *x = p.x, fill = fill_of(p);
     uint64_t *z = p.z;
     for (size_t i = 0; i < p.rows; i++, x += p.cols, z += p.cols)
         for (size_t j = 0; j < p.cols; j++)
-            z[j] = j > i % p.cols ? fill : x[j];
+            z[j] = j + block > i % block + p.cols ? fill : x[j];
+}
+
+/* A part of each block of rows, in words: where it begins in the block, how long both are. */
+typedef struct range {
+    size_t blocks, block, at, len;
+} range;
+
+static range range_of(part p) {
+    const size_t block = p.t->u.map.block;
+    assert(block != 0 && p.rows % block == 0 &&
+           p.t->u.map.constant + p.t->u.map.part <= p.t->u.map.block);
+    return (range){p.rows / block, block * p.cols, (size_t)p.t->u.map.constant * p.cols,
+                   p.t->u.map.part * p.cols};
+}
+
+static void slice_rows(part p) {
+    const range r = range_of(p);
+    for (size_t g = 0; g < r.blocks; g++)
+        memcpy(p.z + g * r.len, p.x + g * r.block + r.at, r.len * sizeof *p.z);
+}
+
+/* What surrounds the part. */
+static void take_whole(part p) {
+    if (p.x == NULL)
+        memset(p.z, 0, p.rows * p.cols * sizeof *p.z);
+    else
+        copy(p);
+}
+
+static void put_rows(part p) {
+    const range r = range_of(p);
+    take_whole(p);
+    for (size_t g = 0; g < r.blocks; g++)
+        memcpy(p.z + g * r.block + r.at, p.y + g * r.len, r.len * sizeof *p.z);
+}
+
+static void add_rows(part p) {
+    const range r = range_of(p);
+    take_whole(p);
+    for (size_t g = 0; g < r.blocks; g++)
+        for (size_t i = 0; i < r.len; i++)
+            p.z[g * r.block + r.at + i] += p.y[g * r.len + i];
 }
 
 static void add_row(part p) {
@@ -268,6 +312,9 @@ static const struct {
     [UVCC_MAP_QUAD_DIFF] = {.component = quad_diff},
     [UVCC_MAP_QUAD_LAST] = {.component = quad_last},
     [UVCC_MAP_SPREAD] = {.component = spread},
+    [UVCC_MAP_SLICE_ROWS] = {.component = slice_rows},
+    [UVCC_MAP_PUT_ROWS] = {.component = put_rows},
+    [UVCC_MAP_ADD_ROWS] = {.component = add_rows},
 };
 
 static int map(uvcci_cpu_worker *w, const uvcc_task *t) {

@@ -66,6 +66,7 @@ void uvcc_host_keep_memory(void) {
 #ifdef __GLIBC__
     (void)mallopt(M_MMAP_THRESHOLD, 1 << 30);
     (void)mallopt(M_TRIM_THRESHOLD, INT_MAX);
+    (void)mallopt(M_ARENA_MAX, 1); /* those of other threads map and unmap what is large */
 #endif
 }
 
@@ -94,7 +95,8 @@ static int seeded_fill(void *user, void *out, size_t bytes) {
     uvcc_seeded_random *s = user;
     uint8_t *p = out;
     uvcci_aes key;
-    uvcci_aes_init(&key, s->key, UVCCI_AES_AUTO);
+    /* Which is best costs more to ask, in a virtual machine, than a few blocks cost to make. */
+    uvcci_aes_init(&key, s->key, bytes <= 1024 ? UVCCI_AES_PORTABLE : UVCCI_AES_AUTO);
     while (bytes > 0) {
         uint64_t words[64];
         size_t n = bytes < sizeof words ? bytes : sizeof words;

@@ -20,5 +20,14 @@ typedef struct uvcci_nl_shape {
 } uvcci_nl_shape;
 int uvcci_nonlinear_shape(uvcc_nonlinear what, const uvcc_nonlinear_options *options,
                           uvcci_nl_shape *out);
+/* uvcc_nonlinear_output() for a program that is being built, which remembers what it learnt (NULL:
+ * for none). */
+int uvcci_nonlinear_output_in(uvcc_program *p, uvcc_nonlinear what,
+                              const uvcc_nonlinear_options *options, const uvcc_tensor_desc *in,
+                              uvcc_tensor_desc *out);
+
+/* What a causal mask fills in above the diagonal of x: so far below any element that its exp is 0.
+ * bits: of the masked tensor. */
+int64_t uvcci_nonlinear_mask(const uvcc_tensor_desc *x, uint8_t *bits);
 
 #endif

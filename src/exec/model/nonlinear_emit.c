@@ -144,28 +144,88 @@ static int registered(uvcc_program *p, const uvcc_function *f) {
     return uvcc_program_function(p, f);
 }
 
+/* ---- what a program knows of functions: tables are slow to make, ops of one function many ---- */
+
+/* All options that a function can depend on. */
+static void recipe_key(uvcc_nonlinear what, const uvcc_nonlinear_options *o,
+                       uint8_t key[UVCCI_RECIPE_KEY_BYTES]) {
+    const uint8_t small[] = {
+        (uint8_t)what, o->scale,     o->in_bits, o->index_bits, o->exact, o->dcf,  o->causal,
+        o->shallow,    o->out_scale, o->saved,   o->derivative, o->plain, o->loss, o->raise,
+    };
+    const double large[] = {o->gain, o->epsilon, o->limit};
+    _Static_assert(sizeof small + sizeof o->cols + sizeof large <= UVCCI_RECIPE_KEY_BYTES, "room");
+    memset(key, 0, UVCCI_RECIPE_KEY_BYTES);
+    memcpy(key, small, sizeof small);
+    memcpy(key + sizeof small, &o->cols, sizeof o->cols);
+    memcpy(key + sizeof small + sizeof o->cols, large, sizeof large);
+}
+
+/* uvcci_nonlinear_shape() with complete options. */
+static int shape_in(uvcc_program *p, uvcc_nonlinear what, const uvcc_nonlinear_options *o,
+                    uvcci_nl_shape *s) {
+    uint8_t key[UVCCI_RECIPE_KEY_BYTES];
+    if (p == NULL)
+        return uvcci_nonlinear_shape(what, o, s);
+    recipe_key(what, o, key);
+    uvcci_recipe *r = uvcci_recipe_of(p, key);
+    if (r == NULL)
+        return UVCC_ERR_NOMEM;
+    if (r->outputs == 0) {
+        const int err = uvcci_nonlinear_shape(what, o, s);
+        if (err != 0)
+            return err;
+        memcpy(r->bits, s->bits, s->outputs);
+        memcpy(r->scale, s->scale, s->outputs);
+        r->outputs = s->outputs;
+    }
+    s->outputs = r->outputs;
+    memcpy(s->bits, r->bits, r->outputs);
+    memcpy(s->scale, r->scale, r->outputs);
+    return 0;
+}
+
+/* Index of the function, which is built if nothing was by this recipe. */
+static int function_in(uvcc_program *p, uvcc_nonlinear what, const uvcc_nonlinear_options *o,
+                       const uvcc_allocator *al) {
+    uint8_t key[UVCCI_RECIPE_KEY_BYTES];
+    uvcc_nonlinear_fn fn;
+    recipe_key(what, o, key);
+    uvcci_recipe *r = uvcci_recipe_of(p, key);
+    if (r == NULL)
+        return UVCC_ERR_NOMEM;
+    if (r->function != UVCCI_NO_FUNCTION)
+        return (int)r->function;
+    const int err = uvcc_nonlinear_build(&fn, what, o, al);
+    if (err != 0)
+        return err;
+    const int index = registered(p, &fn.function);
+    if (index >= 0)
+        r->function = (uint32_t)index;
+    uvcc_nonlinear_free(&fn);
+    return index;
+}
+
 /* The op FUNCTION on in[] with complete options. */
 static void function(emission *m, uvcc_nonlinear what, const uvcc_nonlinear_options *o,
                      const uint32_t *in, const uint32_t *out) {
-    uvcc_nonlinear_fn fn;
     if (m->err != 0)
         return;
-    note(m, uvcc_nonlinear_build(&fn, what, o, m->e->alloc));
+    const int index = function_in(m->e->program, what, o, m->e->alloc);
+    note(m, index);
     if (m->err != 0)
         return;
-    const int index = registered(m->e->program, &fn.function);
+    const uvcc_function *f = uvcc_program_function_at(m->e->program, (uint32_t)index);
     uvcc_op_desc op = {
-        .name = fn.function.name,
+        .name = uvcc_nonlinear_at(what)->name,
         .opcode = UVCC_OP_FUNCTION,
-        .in_count = fn.function.inputs,
-        .out_count = fn.function.outputs,
-        .function = (uint16_t)(index >= 0 ? index : 0),
+        .in_count = f->inputs,
+        .out_count = f->outputs,
+        .function = (uint16_t)index,
     };
     memcpy(op.in, in, op.in_count * sizeof *in);
     memcpy(op.out, out, op.out_count * sizeof *out);
-    note(m, index);
     put(m, op);
-    uvcc_nonlinear_free(&fn);
 }
 
 /* Complete options for input tensor x. */
@@ -204,12 +264,18 @@ static unsigned bits_of(uint64_t v) {
 
 enum { EXP_ZERO_FROM = 14, LOSS_SCALE = 18 };
 
-/* Masked elements lie so far below any other that their exp is 0. */
+int64_t uvcci_nonlinear_mask(const uvcc_tensor_desc *x, uint8_t *bits) {
+    const uint64_t far = (1ull << x->bits) + ((uint64_t)EXP_ZERO_FROM << x->scale);
+    *bits = (uint8_t)bits_of(far);
+    return -(int64_t)far;
+}
+
 static uint32_t mask_causally(emission *m, uint32_t x) {
     const uvcc_tensor_desc d = desc(m, x);
-    const uint64_t far = (1ull << d.bits) + ((uint64_t)EXP_ZERO_FROM << d.scale);
-    const uint32_t masked = temporary(m, d.rows, d.cols, bits_of(far), d.scale);
-    local(m, UVCC_OP_CAUSAL_MASK, x, UVCC_NO_TENSOR, masked, 0, -(int64_t)far);
+    uint8_t bits;
+    const int64_t far = uvcci_nonlinear_mask(&d, &bits);
+    const uint32_t masked = temporary(m, d.rows, d.cols, bits, d.scale);
+    local(m, UVCC_OP_CAUSAL_MASK, x, UVCC_NO_TENSOR, masked, 0, far);
     return masked;
 }
 
@@ -228,7 +294,7 @@ static row_values emit_softmax(emission *m, uint32_t x, uint32_t out, bool loss)
     uint32_t outs[UVCCI_NL_OUT_MAX] = {out};
     o.out_scale = desc(m, out).scale;
     o.loss = loss;
-    note(m, uvcci_nonlinear_shape(UVCC_NL_SOFTMAX, &o, &s));
+    note(m, shape_in(m->e->program, UVCC_NL_SOFTMAX, &o, &s));
     for (unsigned i = 1; i < s.outputs; i++)
         outs[i] = temporary(m, d.rows, 1, s.bits[i], s.scale[i]);
     function(m, UVCC_NL_SOFTMAX, &o, &x, outs);
@@ -303,7 +369,7 @@ static bool mean_square(const uvcc_tensor_desc *x, uvcc_tensor_desc *out) {
 }
 
 /* What the normalisation multiplies a row by: bits and scale as the table gives them. */
-static int inverse_desc(const uvcc_nonlinear_options *o, const uvcc_tensor_desc *x,
+static int inverse_desc(uvcc_program *p, const uvcc_nonlinear_options *o, const uvcc_tensor_desc *x,
                         uvcc_tensor_desc *out) {
     uvcc_nonlinear_options rsqrt = *o;
     uvcc_tensor_desc v;
@@ -315,7 +381,7 @@ static int inverse_desc(const uvcc_nonlinear_options *o, const uvcc_tensor_desc 
     rsqrt.index_bits = 0;
     int err = uvcci_nonlinear_options(UVCC_NL_RSQRT, &rsqrt, &rsqrt);
     if (err == 0)
-        err = uvcci_nonlinear_shape(UVCC_NL_RSQRT, &rsqrt, &s);
+        err = shape_in(p, UVCC_NL_RSQRT, &rsqrt, &s);
     *out = (uvcc_tensor_desc){.rows = x->rows, .cols = 1, .bits = s.bits[0], .scale = s.scale[0]};
     return err;
 }
@@ -362,7 +428,7 @@ static uint32_t normed(emission *m, uint32_t x, const norm_tensors *to) {
     }
     const double gain = m->o.gain;
     m->o.gain = sqrt(part_of);
-    note(m, inverse_desc(&m->o, &d, &factor));
+    note(m, inverse_desc(m->e->program, &m->o, &d, &factor));
     const uint32_t inverse = to->factor != UVCC_NO_TENSOR ? to->factor : temporary_like(m, &factor);
     emit_function(m, UVCC_NL_RSQRT, v, &inverse);
     m->o.gain = gain;
@@ -428,7 +494,7 @@ static uint32_t emit_factor(emission *m, uvcc_nonlinear what, uint32_t x, const 
     uvcc_tensor_desc z = d;
     m->o.gain = sqrt(w->power);
     if (factor == UVCC_NO_TENSOR) {
-        note(m, uvcc_nonlinear_output(UVCC_NL_RSQRT, &m->o, &d, &z));
+        note(m, uvcci_nonlinear_output_in(m->e->program, UVCC_NL_RSQRT, &m->o, &d, &z));
         factor = temporary_like(m, &z);
     }
     emit_function(m, UVCC_NL_RSQRT, v, &factor);
@@ -511,7 +577,7 @@ static bool is_norm(uvcc_nonlinear what) {
 }
 
 /* Outputs beside the first that a BLOCK has by its options; returns their number. */
-static int more_outputs(uvcc_nonlinear what, const uvcc_nonlinear_options *o,
+static int more_outputs(uvcc_program *p, uvcc_nonlinear what, const uvcc_nonlinear_options *o,
                         const uvcc_tensor_desc *in, uvcc_tensor_desc *out) {
     uvcc_tensor_desc x = *in;
     if (what == UVCC_NL_CROSS_ENTROPY_GRADIENT && o->loss) {
@@ -525,7 +591,7 @@ static int more_outputs(uvcc_nonlinear what, const uvcc_nonlinear_options *o,
     x.bits += what == UVCC_NL_LAYERNORM; /* centred */
     out[0] = (uvcc_tensor_desc){.cols = x.cols, .scale = x.scale, .bits = normed_bits(&x)};
     const unsigned factor = o->plain ? 0 : 1;
-    const int err = inverse_desc(o, &x, &out[factor]);
+    const int err = inverse_desc(p, o, &x, &out[factor]);
     return err != 0 ? err : (int)factor + 1;
 }
 
@@ -537,8 +603,9 @@ static void complete(uvcc_tensor_desc *out, uint32_t rows) {
 
 /* Bits and scales are read off the function, built without its memory, so that nobody repeats them;
  * those of blocks follow from what emits them. */
-int uvcc_nonlinear_output(uvcc_nonlinear what, const uvcc_nonlinear_options *options,
-                          const uvcc_tensor_desc *in, uvcc_tensor_desc *out) {
+int uvcci_nonlinear_output_in(uvcc_program *p, uvcc_nonlinear what,
+                              const uvcc_nonlinear_options *options, const uvcc_tensor_desc *in,
+                              uvcc_tensor_desc *out) {
     const uvcc_nonlinear_info *info = uvcc_nonlinear_at(what);
     uvcc_nonlinear_options o = {.size = sizeof o};
     if (info == NULL || in == NULL || out == NULL)
@@ -555,7 +622,7 @@ int uvcc_nonlinear_output(uvcc_nonlinear what, const uvcc_nonlinear_options *opt
     if (err == 0 && info->form == UVCC_NL_BLOCK)
         s.bits[0] = (uint8_t)block_bits(what, o.plain, in);
     else if (err == 0)
-        err = uvcci_nonlinear_shape(what, &o, &s);
+        err = shape_in(p, what, &o, &s);
     if (err != 0)
         return err;
     for (unsigned i = 0; i < s.outputs; i++)
@@ -564,12 +631,17 @@ int uvcc_nonlinear_output(uvcc_nonlinear what, const uvcc_nonlinear_options *opt
             .bits = s.bits[i],
             .scale = s.scale[i],
         };
-    const int more = info->form == UVCC_NL_BLOCK ? more_outputs(what, &o, in, out + 1) : 0;
+    const int more = info->form == UVCC_NL_BLOCK ? more_outputs(p, what, &o, in, out + 1) : 0;
     if (more < 0)
         return more;
     for (int i = 0; i < s.outputs + more; i++)
         complete(&out[i], in->rows);
     return s.outputs + more;
+}
+
+int uvcc_nonlinear_output(uvcc_nonlinear what, const uvcc_nonlinear_options *options,
+                          const uvcc_tensor_desc *in, uvcc_tensor_desc *out) {
+    return uvcci_nonlinear_output_in(NULL, what, options, in, out);
 }
 
 /* A function is one op, a block some of them; all there is to refuse is refused before the first.

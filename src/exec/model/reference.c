@@ -287,44 +287,103 @@ static void run_broadcast(const call *c) {
         truncate_result(c);
 }
 
+static void run_mul_part(const call *c) {
+    assert(c->d->in_count == 2 && c->desc[0]->cols != 0);
+    const size_t cols = c->desc[0]->cols, y_rows = c->desc[1]->rows, y_cols = c->desc[1]->cols;
+    for (size_t i = 0; i < c->elems; i++) {
+        const size_t row = i / cols % y_rows, col = i % cols % y_cols; /* 0 where there is one */
+        if (__builtin_mul_overflow(c->in[0][i], c->in[1][row * y_cols + col], &c->out[0][i]))
+            c->out[0][i] = INT64_MAX; /* no output has room for it */
+    }
+}
+
 static void run_public(const call *c) {
     assert(c->d->in_count == 1);
     const uint64_t constant = (uint64_t)c->d->constant;
-    const size_t cols = c->desc[0]->cols;
     for (size_t i = 0; i < c->elems; i++) {
         uint64_t z = (uint64_t)c->in[0][i];
         if (c->d->opcode == UVCC_OP_SCALE_PUBLIC)
             z *= constant;
-        else if (c->d->opcode == UVCC_OP_ADD_PUBLIC)
+        else
             z += constant;
-        else if (i % cols > i / cols % cols)
-            z = constant;
         c->out[0][i] = (int64_t)z;
     }
 }
 
-/* ROW_SUM and ROW_DOT. */
-static void run_rows(const call *c) {
+/* Groups of rows that stand one under the other. */
+static size_t groups_of(const uvcc_op_desc *d) {
+    return d->heads == 0 ? 1 : (size_t)d->heads * d->row_groups;
+}
+
+/* A group's rows are the last of a square of the columns; without heads squares stand one under the
+ * other. */
+static void run_causal_mask(const call *c) {
+    const size_t cols = c->desc[0]->cols,
+                 rows = c->d->heads == 0 ? cols : c->desc[0]->rows / groups_of(c->d);
+    assert(rows <= cols);
+    for (size_t i = 0; i < c->elems; i++) {
+        const size_t in_square = cols - rows + i / cols % rows;
+        c->out[0][i] = i % cols > in_square ? c->d->constant : c->in[0][i];
+    }
+}
+
+/* SLICE_ROWS, PUT_ROWS, ADD_ROWS: element by element of the part. */
+static void run_part_of_rows(const call *c) {
+    const bool slice = c->d->opcode == UVCC_OP_SLICE_ROWS;
+    const uvcc_tensor_desc *out = &c->r->p->tensors[c->d->out[0]].desc;
+    const size_t groups = groups_of(c->d), cols = out->cols;
+    const size_t part = (slice ? out->rows : c->desc[0]->rows) / groups * cols,
+                 all = (slice ? c->desc[0]->rows : out->rows) / groups * cols;
+    for (size_t i = 0; !slice && i < c->elems; i++)
+        c->out[0][i] = c->d->in_count == 2 ? c->in[1][i] : 0;
+    for (size_t i = 0; i < groups * part; i++) {
+        const size_t in_all = i / part * all + (size_t)c->d->constant * cols + i % part;
+        if (slice)
+            c->out[0][i] = c->in[0][in_all];
+        else if (c->d->opcode == UVCC_OP_PUT_ROWS)
+            c->out[0][in_all] = c->in[0][i];
+        else
+            c->out[0][in_all] = (int64_t)((uint64_t)c->out[0][in_all] + (uint64_t)c->in[0][i]);
+    }
+}
+
+static void run_row_dot(const call *c) {
     assert(c->elems == c->desc[0]->rows);
-    const bool dot = c->d->opcode == UVCC_OP_ROW_DOT;
     const size_t cols = c->desc[0]->cols;
     for (size_t i = 0; i < c->elems; i++) {
         uint64_t sum = 0;
         for (size_t j = i * cols; j < (i + 1) * cols; j++)
-            sum += (uint64_t)c->in[0][j] * (dot ? (uint64_t)c->in[1][j] : 1);
-        c->out[0][i] = (int64_t)(dot ? sum * (uint64_t)c->d->constant : sum);
+            sum += (uint64_t)c->in[0][j] * (uint64_t)c->in[1][j];
+        c->out[0][i] = (int64_t)(sum * (uint64_t)c->d->constant);
     }
-    if (dot)
-        truncate_result(c);
+    truncate_result(c);
+}
+
+/* z += x. A sum that leaves 64 bits, which only one WITHIN bits of its author's can, becomes one
+ * that no output has room for, and stays it. */
+static void add_to(int64_t *z, int64_t x) {
+    if (*z == INT64_MAX || __builtin_add_overflow(*z, x, z))
+        *z = INT64_MAX;
+}
+
+/* Blocks of a row, one for each column of the output, so as many elements each. */
+static void run_row_sum(const call *c) {
+    assert(c->elems != 0);
+    const size_t width = (size_t)c->desc[0]->rows * c->desc[0]->cols / c->elems;
+    for (size_t i = 0; i < c->elems; i++) {
+        int64_t sum = 0;
+        for (size_t j = i * width; j < (i + 1) * width; j++)
+            add_to(&sum, c->in[0][j]);
+        c->out[0][i] = sum;
+    }
 }
 
 static void run_reduce(const call *c) {
     assert(c->elems != 0);
-    uint64_t *z = (uint64_t *)c->out[0];
-    memset(z, 0, c->elems * sizeof *z);
+    memset(c->out[0], 0, c->elems * sizeof *c->out[0]);
     const size_t count = (size_t)c->desc[0]->rows * c->desc[0]->cols;
     for (size_t i = 0; i < count; i++)
-        z[i % c->elems] += (uint64_t)c->in[0][i];
+        add_to(&c->out[0][i % c->elems], c->in[0][i]);
 }
 
 /* Each block of columns, as often as the output has columns for all of them. */
@@ -354,16 +413,21 @@ static int run_function(const call *c) {
     return err == 0 ? 0 : uvcci_fail(c->m, err, "%s: out of memory", uvcci_op_label(c->op, label));
 }
 
+/* What the caller set: an input, or words that were drawn, since there is no seed here. */
+static int run_given(const call *c) {
+    char label[UVCCI_LABEL_BYTES];
+    if (c->r->given[c->d->out[0]])
+        return 0;
+    return uvcci_fail(c->m, UVCC_ERR_STATE, "%s: its value has not been set",
+                      uvcci_op_label(c->op, label));
+}
+
 /* The oracle: what an op means in plaintext, apart from the tables that sessions work from. */
 static int run_op(const call *c) {
-    char label[UVCCI_LABEL_BYTES];
     switch (c->d->opcode) {
     case UVCC_OP_INPUT:
-    case UVCC_OP_RANDOM: /* no seed of its own: the caller says what was drawn */
-        if (c->r->given[c->d->out[0]])
-            return 0;
-        return uvcci_fail(c->m, UVCC_ERR_STATE, "%s: its value has not been set",
-                          uvcci_op_label(c->op, label));
+    case UVCC_OP_RANDOM:
+        return run_given(c);
     case UVCC_OP_OUTPUT:
     case UVCC_OP_OUTPUT_TO:
     case UVCC_OP_SKS_START: /* checks change nothing, and the reference makes no mistakes */
@@ -391,12 +455,24 @@ static int run_op(const call *c) {
         return 0;
     case UVCC_OP_SCALE_PUBLIC:
     case UVCC_OP_ADD_PUBLIC:
-    case UVCC_OP_CAUSAL_MASK:
         run_public(c);
         return 0;
+    case UVCC_OP_MUL_PART:
+        run_mul_part(c);
+        return 0;
+    case UVCC_OP_CAUSAL_MASK:
+        run_causal_mask(c);
+        return 0;
+    case UVCC_OP_SLICE_ROWS:
+    case UVCC_OP_PUT_ROWS:
+    case UVCC_OP_ADD_ROWS:
+        run_part_of_rows(c);
+        return 0;
     case UVCC_OP_ROW_SUM:
+        run_row_sum(c);
+        return 0;
     case UVCC_OP_ROW_DOT:
-        run_rows(c);
+        run_row_dot(c);
         return 0;
     case UVCC_OP_REDUCE_BIAS_GRAD:
         run_reduce(c);

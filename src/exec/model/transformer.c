@@ -54,10 +54,55 @@ static uint8_t or_else(uint8_t given, uint8_t otherwise) {
     return given != 0 ? given : otherwise;
 }
 
-/* Scale of a gradient as SGD and momentum take it; ADAMW's in units of 16 epsilon; bits of v there.
- */
-enum { MEAN_BITS = 26, UNIT_BITS = 16, VARIANCE_SCALE = 24, VARIANCE_RANGE = 13, CLIP_FINEST = 12 };
+/* Scale of a gradient as SGD and momentum take it; ADAMW's in units of 16 epsilon; bits of v there;
+ * ADAM_MINI's, and bits of its norm. */
+enum {
+    MEAN_BITS = 26,
+    UNIT_BITS = 16,
+    VARIANCE_SCALE = 24,
+    VARIANCE_RANGE = 13,
+    CLIP_FINEST = 12,
+    MINI_SCALE = 24,
+    NORM_BITS = 6
+};
 
+static bool is_adam(const uvcc_transformer_config *c) {
+    return c->optimizer == UVCC_OPTIMIZER_ADAMW || c->optimizer == UVCC_OPTIMIZER_ADAM_MINI;
+}
+
+/* Ops of a layer in a phase: beside its tiles, and of each. */
+enum { LAYER_OPS = 200, TILE_OPS = 24, BLOCK_OPS = 256 };
+
+/* Tiles of attention: more of them save more of the square, but each costs ops; so short contexts
+ * have few rows in a tile, long ones many tiles. A product on triples opens K and V once, tiles
+ * would open parts of them anew: it has one. */
+static void cut_attention(const uvcc_transformer_config *c, uvcci_tf_numbers *n) {
+    const uint32_t blocks = UVCCI_TF_BLOCK_OUT - UVCCI_TF_BLOCK_LAYER;
+    uint32_t rows = c->context / UVCCI_TF_TILES_WANTED;
+    if (rows > UVCCI_TF_TILE_ROWS_MAX)
+        rows = UVCCI_TF_TILE_ROWS_MAX;
+    if (rows < c->context / UVCCI_TF_TILES_MAX)
+        rows = c->context / UVCCI_TF_TILES_MAX;
+    if (rows < UVCCI_TF_TILE_ROWS_MIN)
+        rows = UVCCI_TF_TILE_ROWS_MIN;
+    if (rows > c->context || c->products == UVCC_PRODUCTS_BEAVER)
+        rows = c->context;
+    for (;; rows *= 2) { /* until the ops have numbers */
+        n->tiles = c->context / rows;
+        n->layer_blocks = (LAYER_OPS + TILE_OPS * n->tiles) / BLOCK_OPS + 1;
+        if (n->tiles == 1 || n->layer_blocks * c->layers <= blocks)
+            break;
+    }
+    n->tile_rows = rows;
+    if (!c->recompute || c->context <= UVCCI_TF_KEPT_HEADS * n->head_dim)
+        return; /* the scores are no more than a few of the tensors that are there at a time */
+    n->alive = UVCCI_TF_ALIVE_ROWS / rows < 2 ? 2 : UVCCI_TF_ALIVE_ROWS / rows;
+    if (n->alive > n->tiles)
+        n->alive = n->tiles;
+    assert(n->alive <= UVCCI_TF_ALIVE_MAX);
+}
+
+/* All that follows from options that passed the checks of the model and the split. */
 uvcci_tf_numbers uvcci_tf_numbers_of(const uvcc_transformer_config *c) {
     uvcci_tf_numbers n = {
         .hidden = uvcci_tf_hidden(c),
@@ -76,13 +121,18 @@ uvcci_tf_numbers uvcci_tf_numbers_of(const uvcc_transformer_config *c) {
     n.weight = n.f + or_else(c->weight_bits, 4);
     n.gradient_scale = n.f + n.tokens;
     n.update_scale = MEAN_BITS;
-    if (c->optimizer == UVCC_OPTIMIZER_ADAMW) {
+    if (is_adam(c))
         n.unit = (uint8_t)(-ilogb(epsilon_of(c)) - 4);
+    if (c->optimizer == UVCC_OPTIMIZER_ADAMW)
         n.update_scale = UNIT_BITS + n.unit;
-    }
     n.update_bits = n.update_scale + or_else(c->gradient_bits, 6);
+    if (c->optimizer == UVCC_OPTIMIZER_ADAM_MINI) {
+        n.update_scale = MINI_SCALE;
+        n.update_bits = MINI_SCALE + NORM_BITS;
+    }
     n.master_scale = n.f + UVCCI_TF_FINE_BITS;
     n.master_bits = n.weight + UVCCI_TF_FINE_BITS;
+    cut_attention(c, &n);
     return n;
 }
 
@@ -120,8 +170,15 @@ static int check_slices(const uvcc_transformer_config *c, const uvcci_message *m
     for (uint32_t i = 0; uvcc_transformer_weight_at(c, i, &w) == 0; i++) {
         const uvcc_transformer_worker at = {first.replica, w.stage, first.tensor_rank};
         const uint32_t ways = c->replicas * (w.cut == UVCC_CUT_NONE ? c->tensor_ranks : 1);
-        if (uvcc_transformer_part_of(c, &at, i, &part) &&
-            (uint64_t)part.rows * part.cols % ways != 0)
+        if (!uvcc_transformer_part_of(c, &at, i, &part))
+            continue;
+        if (c->optimizer == UVCC_OPTIMIZER_ADAM_MINI && w.blocks != UVCC_BLOCKS_WHOLE &&
+            part.rows % ways != 0)
+            return uvcci_fail(m, UVCC_ERR_CONFIG,
+                              "replicas: %s has %u rows at a worker, which %u workers cannot share "
+                              "evenly; this optimizer keeps rows whole",
+                              w.name, part.rows, ways);
+        if ((uint64_t)part.rows * part.cols % ways != 0)
             return uvcci_fail(
                 m, UVCC_ERR_CONFIG,
                 "replicas: %s has %u x %u elements at a worker, which %u workers cannot "
@@ -165,10 +222,36 @@ static bool within(double v, double low, double high) {
     return v >= low && v <= high; /* false for what is no number */
 }
 
+/* Elements: with ADAMW so that the root's table has them. */
+static int check_clip(const uvcc_transformer_config *c, const uvcci_message *m) {
+    if (!within(c->clip, 0, 32) || (c->clip != 0 && c->clip < ldexp(1, -CLIP_FINEST)))
+        return refuse(m, "clip", "must be 0, or 2^-12 to 32");
+    if (c->optimizer == UVCC_OPTIMIZER_ADAMW &&
+        !within(c->clip, ldexp(1, -CLIP_FINEST), 1024 * epsilon_of(c)))
+        return refuse(m, "clip", "must be above 0 and at most 1024 epsilon with this optimizer");
+    return 0;
+}
+
+/* The whole gradient's norm: the root of its square has a table from 2^-10 on, and the mean square
+ * of the smallest block, of dim or hidden weights, must be in that of second moments. */
+static int check_norm_clip(const uvcc_transformer_config *c, const uvcci_message *m) {
+    const uint32_t hidden = uvcci_tf_hidden(c), least = c->dim < hidden ? c->dim : hidden;
+    if (epsilon_of(c) < 0x1p-16)
+        return refuse(m, "epsilon", "must be at least 2^-16 with this optimizer");
+    if (c->clip != 0 && !within(c->clip, 0x1p-5, 4))
+        return refuse(m, "clip", "must be 0, or 2^-5 to 4 with this optimizer");
+    if (c->clip > 1024 * epsilon_of(c) * sqrt(least))
+        return refuse(
+            m, "clip",
+            "must be at most 1024 epsilon sqrt(dim), of hidden if that is less, with this "
+            "optimizer");
+    return 0;
+}
+
 static int check_optimizer(const uvcc_transformer_config *c, const uvcci_message *m) {
-    const bool adam = c->optimizer == UVCC_OPTIMIZER_ADAMW;
+    const bool adam = is_adam(c);
     int exponent;
-    if (c->optimizer > UVCC_OPTIMIZER_ADAMW)
+    if (c->optimizer > UVCC_OPTIMIZER_ADAM_MINI)
         return refuse(m, "optimizer", "is unknown");
     if (c->momentum_shift > 8)
         return refuse(m, "momentum_shift", "must be at most 8");
@@ -186,13 +269,9 @@ static int check_optimizer(const uvcc_transformer_config *c, const uvcci_message
         return refuse(m, "warmup", "must be at most steps");
     if (!within(c->weight_decay, 0, 1))
         return refuse(m, "weight_decay", "must be 0 to 1");
-    if (!within(c->clip, 0, 32) || (c->clip != 0 && c->clip < ldexp(1, -CLIP_FINEST)))
-        return refuse(m, "clip", "must be 0, or 2^-12 to 32");
     if (adam && (frexp(epsilon_of(c), &exponent) != 0.5 || !within(epsilon_of(c), 0x1p-17, 0x1p-6)))
         return refuse(m, "epsilon", "must be a power of two from 2^-17 to 2^-6");
-    if (adam && !within(c->clip, ldexp(1, -CLIP_FINEST), 1024 * epsilon_of(c)))
-        return refuse(m, "clip", "must be above 0 and at most 1024 epsilon with this optimizer");
-    return 0;
+    return c->optimizer == UVCC_OPTIMIZER_ADAM_MINI ? check_norm_clip(c, m) : check_clip(c, m);
 }
 
 static int check_numbers(const uvcc_transformer_config *c, const uvcci_message *m) {
@@ -216,6 +295,8 @@ static int check_numbers(const uvcc_transformer_config *c, const uvcci_message *
         return refuse(m, "text_owner", "must be 0, 1 or 2");
     if (c->loss > 1)
         return refuse(m, "loss", "must be 0 or 1");
+    if (c->recompute > 1)
+        return refuse(m, "recompute", "must be 0 or 1");
     return 0;
 }
 
@@ -303,19 +384,6 @@ unsigned uvcci_tf_momentum_bits(const uvcc_transformer_config *c, const uvcci_tf
     return clipped_bits(c, n) + (adam ? 1u : n->momentum_shift);
 }
 
-static uint32_t persist(uvcci_tf_builder *b, const char *prefix, const char *name, uint32_t rows,
-                        uint32_t cols, unsigned bits, unsigned scale) {
-    snprintf(b->scope, sizeof b->scope, "%s", prefix);
-    const uint32_t t = uvcci_tf_tensor(b, name,
-                                       (uvcc_tensor_desc){.rows = rows,
-                                                          .cols = cols,
-                                                          .bits = (uint8_t)bits,
-                                                          .scale = (uint8_t)scale,
-                                                          .lifetime = UVCC_PERSIST});
-    b->scope[0] = 0;
-    return t;
-}
-
 static void add_weight(uvcci_tf_builder *b, uint32_t i) {
     assert(i < b->weight_count);
     const uvcci_tf_numbers *n = &b->n;
@@ -332,26 +400,32 @@ static void add_weight(uvcci_tf_builder *b, uint32_t i) {
     const bool by_rows = h->part.rows % h->ways == 0;
     const uint32_t rows = by_rows ? h->part.rows / h->ways : 1;
     const uint32_t cols = by_rows ? h->part.cols : h->part.rows * h->part.cols / h->ways;
-    h->tensor = persist(b, "", name, h->part.rows, h->part.cols, n->weight, n->f);
-    h->master = persist(b, "M.", name, rows, cols, n->master_bits, n->master_scale);
+    h->tensor = uvcci_tf_persist(b, "", name, h->part.rows, h->part.cols, n->weight, n->f);
+    h->master = uvcci_tf_persist(b, "M.", name, rows, cols, n->master_bits, n->master_scale);
+    if (b->c->optimizer == UVCC_OPTIMIZER_ADAM_MINI) {
+        uvcci_tf_mini_state(b, h, rows, cols);
+        return;
+    }
     if (b->c->optimizer != UVCC_OPTIMIZER_SGD)
-        h->momentum =
-            persist(b, "V1.", name, rows, cols, uvcci_tf_momentum_bits(b->c, n), n->update_scale);
+        h->momentum = uvcci_tf_persist(b, "V1.", name, rows, cols, uvcci_tf_momentum_bits(b->c, n),
+                                       n->update_scale);
     if (b->c->optimizer == UVCC_OPTIMIZER_ADAMW)
-        h->variance = persist(b, "V2.", name, rows, cols, VARIANCE_SCALE + VARIANCE_RANGE,
-                              VARIANCE_SCALE + 2u * n->unit);
+        h->variance = uvcci_tf_persist(b, "V2.", name, rows, cols, VARIANCE_SCALE + VARIANCE_RANGE,
+                                       VARIANCE_SCALE + 2u * n->unit);
 }
 
 /* Integer bits of what noise is multiplied by, and of the product. */
 enum { TEMPERATURE_BITS = 4, NOISE_BITS = UVCCI_GUMBEL_RANGE + 4 };
 
 static void add_persistent(uvcci_tf_builder *b) {
-    b->rate = persist(b, "", "rate", 1, 1, UVCC_TRANSFORMER_RATE_BITS + 2,
-                      UVCC_TRANSFORMER_RATE_BITS - (unsigned)b->n.unit);
+    b->rate = uvcci_tf_persist(b, "", "rate", 1, 1, UVCC_TRANSFORMER_RATE_BITS + 2,
+                               UVCC_TRANSFORMER_RATE_BITS - (unsigned)b->n.unit);
     b->select = b->temperature = UVCC_NO_TENSOR;
     if (b->c->windows != 0 && b->last_stage) {
-        b->select = persist(b, "", "select", b->c->windows, b->c->windows * b->c->context, 1, 0);
-        b->temperature = persist(b, "", "temperature", 1, 1, b->n.f + TEMPERATURE_BITS, b->n.f);
+        b->select =
+            uvcci_tf_persist(b, "", "select", b->c->windows, b->c->windows * b->c->context, 1, 0);
+        b->temperature =
+            uvcci_tf_persist(b, "", "temperature", 1, 1, b->n.f + TEMPERATURE_BITS, b->n.f);
     }
     for (uint32_t i = 0; i < b->weight_count && b->err == 0; i++)
         add_weight(b, i);
@@ -364,7 +438,7 @@ static void begin(uvcci_tf_builder *b, const char *name, uint32_t ahead, uint32_
     if (b->err == 0)
         uvcci_tf_note(b, uvcc_program_pipeline(b->p, b->w.stage, b->c->stages, ahead));
     b->truncation = b->c->truncation;
-    b->opens_logits = false;
+    b->opens_logits = b->derivatives = false;
     b->loss = UVCC_NO_TENSOR;
     b->mb = 0;
     b->sequences = sequences;
@@ -399,6 +473,7 @@ static void train_forward(uvcci_tf_builder *b, uint32_t mb) {
 static void add_train(uvcci_tf_builder *b) {
     const uvcc_transformer_config *c = b->c;
     begin(b, "train", c->ahead, b->n.sequences);
+    b->derivatives = !c->recompute;
     for (unsigned backward = 0; backward < 2; backward++)
         for (uint32_t mb = 0; mb < c->microbatches; mb++) {
             snprintf(b->scope, sizeof b->scope, "m%u.", mb);
@@ -408,11 +483,14 @@ static void add_train(uvcci_tf_builder *b) {
             else
                 train_forward(b, mb);
         }
-    uvcci_tf_update(b);
+    if (c->optimizer == UVCC_OPTIMIZER_ADAM_MINI)
+        uvcci_tf_update_mini(b);
+    else
+        uvcci_tf_update(b);
     if (!b->last_stage || !c->loss)
         return;
     snprintf(b->scope, sizeof b->scope, "u.");
-    uvcci_tf_enter(b, UVCC_UPD, 0, UVCCI_TF_BLOCK_OUT);
+    uvcci_tf_enter_end(b);
     uvcci_tf_open_loss(b, UVCC_GROUP_STAGE, c->replicas * c->tensor_ranks,
                        UVCC_TRANSFORMER_OUT_LOSS);
 }
@@ -532,13 +610,16 @@ static void add_reveal(uvcci_tf_builder *b) {
 static size_t room_bytes(const uvcci_tf_builder *b) {
     const size_t batches = b->c->microbatches;
     return b->weight_count * sizeof *b->weights + batches * sizeof *b->batches +
-           batches * b->layers * sizeof *b->layer_room;
+           batches * b->layers * sizeof *b->layer_room +
+           (1 + UVCCI_TF_ALIVE_MAX) * sizeof *b->layer_shelf;
 }
 
 static void lay_out(uvcci_tf_builder *b, void *mem) {
     b->batches = mem;
     b->layer_room = (uvcci_tf_layer *)(b->batches + b->c->microbatches);
     b->weights = (uvcci_tf_held *)(b->layer_room + (size_t)b->c->microbatches * b->layers);
+    b->layer_shelf = (uvcci_tf_shelf *)(b->weights + b->weight_count);
+    b->tile_shelves = b->layer_shelf + 1;
     for (uint32_t mb = 0; mb < b->c->microbatches; mb++)
         b->batches[mb].layers = b->layer_room + (size_t)mb * b->layers;
 }
@@ -607,15 +688,17 @@ int uvcc_transformer_program(uvcc_program **out, const uvcc_transformer_config *
 static void name_pass(const uvcc_transformer_config *c, const uvcc_op_desc *op,
                       char out[UVCC_TRANSFORMER_SECTION_BYTES]) {
     const bool back = op->phase == UVCC_BWD;
-    const uint32_t block = op->k >> 8, last = UVCCI_TF_BLOCK_LAYER + c->layers - 1;
+    const uvcci_tf_numbers n = uvcci_tf_numbers_of(c);
+    const uint32_t block = op->k >> 8, end = UVCCI_TF_BLOCK_LAYER + c->layers * n.layer_blocks;
+    const uint32_t place = (block - UVCCI_TF_BLOCK_LAYER) / n.layer_blocks;
     const char *pass = back ? "backward" : "forward";
     if (block == (back ? UVCCI_TF_BLOCK_OUT : UVCCI_TF_BLOCK_IN))
         snprintf(out, UVCC_TRANSFORMER_SECTION_BYTES, "embedding %s", pass);
-    else if (block < UVCCI_TF_BLOCK_LAYER || block > last)
+    else if (block < UVCCI_TF_BLOCK_LAYER || block >= end)
         snprintf(out, UVCC_TRANSFORMER_SECTION_BYTES, "output %s", pass);
     else
         snprintf(out, UVCC_TRANSFORMER_SECTION_BYTES, "layer %u %s",
-                 back ? last - block : block - UVCCI_TF_BLOCK_LAYER, pass);
+                 back ? c->layers - 1 - place : place, pass);
 }
 
 void uvcc_transformer_section(const uvcc_transformer_config *c, const uvcc_op_desc *op,

@@ -66,16 +66,49 @@ typedef struct uvcci_tf_numbers {
     uint8_t update_scale, update_bits; /* of a weight's gradient as the optimizer takes it */
     uint8_t master_scale, master_bits;
     uint8_t momentum_shift, variance_shift;
-    uint8_t unit; /* ADAMW: its epsilon is 2^-(unit + 4) */
+    uint8_t unit; /* ADAMW, ADAM_MINI: its epsilon is 2^-(unit + 4) */
+
+    /* Attention's tiles of query rows: how many, the rows of a sequence in each, and how many are
+     * alive at a time; 0: all, and their probabilities are kept for the backward pass. */
+    uint32_t tiles, tile_rows, alive;
+    uint32_t layer_blocks; /* of k, that a layer's ops take in a phase */
 } uvcci_tf_numbers;
 uvcci_tf_numbers uvcci_tf_numbers_of(const uvcc_transformer_config *cfg);
 /* Bits of the optimizer's m or v. */
 unsigned uvcci_tf_momentum_bits(const uvcc_transformer_config *cfg, const uvcci_tf_numbers *n);
 
-/* Blocks of k. In BWD the last layer comes first. */
-enum { UVCCI_TF_BLOCK_IN = 0, UVCCI_TF_BLOCK_LAYER = 1, UVCCI_TF_BLOCK_OUT = 253 };
+/* Blocks of k; layer l has `layer_blocks` from BLOCK_LAYER + l layer_blocks on. In BWD the last
+ * layer comes first. NORM, in UPD of ADAM_MINI alone: the norm of the
+ * whole gradient; it is the same at all stages, which meet there. */
+enum {
+    UVCCI_TF_BLOCK_IN = 0,
+    UVCCI_TF_BLOCK_LAYER = 1,
+    UVCCI_TF_BLOCK_NORM = 64,
+    UVCCI_TF_BLOCK_OUT = 253
+};
+
+/* Tiles of attention: at most so many, of so many rows (but in contexts that would have more tiles
+ * then); so many rows are alive at a time, and tiles at most. */
+enum {
+    UVCCI_TF_TILES_MAX = 64,
+    UVCCI_TF_TILE_ROWS_MIN = 4,
+    UVCCI_TF_TILE_ROWS_MAX = 128,
+    UVCCI_TF_TILES_WANTED = 8,
+    UVCCI_TF_ALIVE_ROWS = 256,
+    UVCCI_TF_ALIVE_MAX = 8,
+    UVCCI_TF_KEPT_HEADS = 4 /* who computes again keeps scores in contexts of so many head_dim */
+};
 
 /* ---- the builder ---- */
+
+enum { UVCCI_TF_SHELF_MAX = 256 };
+
+/* Buffers that equal lists of tensors use in turn: tensor i of a list lies in the buffer of tensor
+ * i of the list before, and so is not written before that was read for the last time. */
+typedef struct uvcci_tf_shelf {
+    uint32_t count, at; /* buffers so far; which the next tensor takes */
+    uint32_t buffer[UVCCI_TF_SHELF_MAX];
+} uvcci_tf_shelf;
 
 /* A norm's saved values. */
 typedef struct uvcci_tf_norm {
@@ -85,8 +118,10 @@ typedef struct uvcci_tf_norm {
 /* What a layer keeps for its backward pass. */
 typedef struct uvcci_tf_layer {
     uvcci_tf_norm n1, n2;
-    uint32_t x1, x2;        /* n1.y and n2.y of all rows of the microbatch */
-    uint32_t q, k, v, p, o; /* q over sqrt(head_dim) */
+    uint32_t x;      /* its input, own rows */
+    uint32_t x1, x2; /* n1.y and n2.y of all rows of the microbatch */
+    uint32_t q, k, v, o;
+    uint32_t p[UVCCI_TF_TILES_MAX]; /* probabilities by tile, where they are kept */
     uint32_t act, slope, up,
         g; /* activation and its derivative; SWIGLU: the other factor; product */
 } uvcci_tf_layer;
@@ -108,7 +143,8 @@ typedef struct uvcci_tf_held {
     uvcc_transformer_part part;
     uint32_t tensor, master; /* forward weight; the slice of the master that this worker owns */
     uint32_t momentum, variance;
-    uint32_t sum; /* gradient over microbatches, or UVCC_NO_TENSOR before the first */
+    uint32_t sum;               /* gradient over microbatches, or UVCC_NO_TENSOR before the first */
+    uint32_t gradient, squares; /* ADAM_MINI: the mean gradient; this worker's sums of squares */
 } uvcci_tf_held;
 
 /* The first error sticks, so that what is built reads as lists of ops. */
@@ -125,18 +161,24 @@ typedef struct uvcci_tf_builder {
     /* where ops go */
     uint8_t phase, truncation;
     uint16_t mb, first_index; /* of the ops of a block */
-    uint32_t k;
+    uint32_t k, k_end;
     uint32_t sequences, rows,
         own_rows;   /* of the microbatch: all, and those of the residual stream */
     char scope[40]; /* before names of tensors */
     uint32_t temporaries;
 
     bool opens_logits;
-    char name[48];    /* of a tensor that is being made up */
-    char culprit[64]; /* what the first error was about */
+    bool derivatives;      /* activations give theirs: a backward pass reads them */
+    uint32_t gate;         /* read last by what must be done before a layer is computed again, or
+                              UVCC_NO_TENSOR */
+    uvcci_tf_shelf *shelf; /* new TRANSIENT tensors take its buffers; NULL: their own */
+    uvcci_tf_shelf *layer_shelf, *tile_shelves; /* [UVCCI_TF_ALIVE_MAX] */
+    char name[48];                              /* of a tensor that is being made up */
+    char culprit[64];                           /* what the first error was about */
 
     uint32_t select, temperature; /* of "next": picks rows; of its noise; UVCC_NO_TENSOR: none */
     uint32_t rate, loss; /* loss: column of sums of losses, one row per worker of the group */
+    uint32_t factor, factor_squared, decay; /* ADAM_MINI: of clipping; rate times weight_decay */
     uint32_t weight_count;
     uvcci_tf_held *weights;
     uvcci_tf_batch *batches; /* [microbatches] */
@@ -145,16 +187,37 @@ typedef struct uvcci_tf_builder {
 
 /* ops.c */
 
-/* Ops from here on stand in this phase, microbatch and block. */
+/* Ops from here on stand in this phase, microbatch and block. In UPD blocks count on through its
+ * pages, from UVCCI_TF_BLOCK_LAYER. */
 void uvcci_tf_enter(uvcci_tf_builder *b, uvcc_phase phase, uint32_t mb, uint32_t block);
+/* The same behind all that UPD has so far. */
+void uvcci_tf_enter_end(uvcci_tf_builder *b);
+uint32_t uvcci_tf_block(const uvcci_tf_builder *b); /* of the next op */
 void uvcci_tf_note(uvcci_tf_builder *b, int result);
+/* The block of k of a layer's first op, counted in the order of the phase. */
+static inline uint32_t uvcci_tf_layer_block(const uvcci_tf_builder *b, uint32_t place) {
+    return UVCCI_TF_BLOCK_LAYER + place * b->n.layer_blocks;
+}
 /* Names from here on are of a layer within `scope`, and of a part of it. */
 void uvcci_tf_scope(uvcci_tf_builder *b, const char *scope, uint32_t layer);
 void uvcci_tf_scope_part(uvcci_tf_builder *b, const char *scope, uint32_t layer, const char *part);
 uint32_t uvcci_tf_tensor(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc d);
+/* PERSIST, rows x cols, with a prefix before its name instead of the scope. */
+uint32_t uvcci_tf_persist(uvcci_tf_builder *b, const char *prefix, const char *name, uint32_t rows,
+                          uint32_t cols, unsigned bits, unsigned scale);
 /* TRANSIENT, rows x cols. */
 uint32_t uvcci_tf_transient(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
                             unsigned bits, unsigned scale);
+/* Additive, TRANSIENT. */
+uint32_t uvcci_tf_additive(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
+                           unsigned bits, unsigned scale);
+/* In the buffer of `before`, which has been read for the last time when this is written. */
+uint32_t uvcci_tf_successor(uvcci_tf_builder *b, const char *name, uint32_t before, unsigned bits,
+                            unsigned scale);
+/* Shelves of another microbatch or phase begin without buffers. */
+void uvcci_tf_clear_shelves(uvcci_tf_builder *b);
+/* Tensors take the shelf's buffers from the first on. */
+void uvcci_tf_take_shelf(uvcci_tf_builder *b, uvcci_tf_shelf *shelf);
 /* Of values (activations) and of gradients by them, a few bits wider by `more`. */
 uint32_t uvcci_tf_values(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols);
 uint32_t uvcci_tf_gradients(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
@@ -169,6 +232,9 @@ void uvcci_tf_local(uvcci_tf_builder *b, uvcc_opcode opcode, uint32_t x, uint32_
  * `fraction` fraction bits; others 0. */
 void uvcci_tf_times(uvcci_tf_builder *b, uvcc_opcode opcode, uint32_t x, uint32_t y, uint32_t z,
                     int64_t constant, unsigned fraction);
+/* The same where the author knows products to have so many bits at most. */
+void uvcci_tf_times_within(uvcci_tf_builder *b, uint16_t opcode, uint32_t x, uint32_t y, uint32_t z,
+                           unsigned bits);
 /* z = c 2^-fraction x, at a scale higher by fraction. */
 void uvcci_tf_scale(uvcci_tf_builder *b, uint32_t x, uint32_t z, int64_t c, unsigned fraction);
 /* How what is revealed is truncated: exactly. */
@@ -180,6 +246,8 @@ void uvcci_tf_truncate(uvcci_tf_builder *b, uint32_t x, uint32_t z, uint8_t trun
 /* z = a b, truncated to the scale of z. heads: for every sequence and head of this rank. */
 void uvcci_tf_product(uvcci_tf_builder *b, uint32_t a, uint32_t y, uint32_t z, uint8_t flags,
                       bool heads);
+/* z = a b, additive and untruncated, for every sequence and head of this rank. */
+void uvcci_tf_part(uvcci_tf_builder *b, uint32_t a, uint32_t y, uint32_t z, uint8_t flags);
 /* What a product sums for one element. */
 uint32_t uvcci_tf_depth(const uvcc_op_desc *op, const uvcc_tensor_desc *a);
 /* sum + a b, `times` such products in all; `sum` may be UVCC_NO_TENSOR. Returns the sum, which is
@@ -215,6 +283,8 @@ uint32_t uvcci_tf_weight_tensor(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_sl
 /* Microbatch mb of "train", or a pass of another entry: from one-hot tokens or what the stage
  * before sent, to logits (last stage, else UVCC_NO_TENSOR, after sending). */
 uint32_t uvcci_tf_forward(uvcci_tf_builder *b, uvcci_tf_batch *batch);
+/* Layer `layer` again, from its kept input x and attention, for its backward pass. */
+void uvcci_tf_recompute(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer, uint32_t x);
 /* Gradient by logits, and the column of losses if `losses` is not NULL. */
 void uvcci_tf_cross_entropy(uvcci_tf_builder *b, uvcci_tf_batch *batch, uint32_t logits,
                             uint32_t *losses);
@@ -223,13 +293,45 @@ void uvcci_tf_add_losses(uvcci_tf_builder *b, uint32_t losses, uint32_t ways, ui
 /* Sums b->loss over the group's workers and opens it. */
 void uvcci_tf_open_loss(uvcci_tf_builder *b, uint8_t group, uint32_t ways, uint32_t id);
 
+/* attention.c */
+
+/* Causal softmax(Q K^T / sqrt(head_dim)) V of every sequence and head. */
+void uvcci_tf_attention(uvcci_tf_builder *b, uvcci_tf_layer *l);
+/* Gradients by the layer's Q, K and V from that by its attention's output. */
+void uvcci_tf_through_attention(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint32_t go,
+                                uint32_t out[3]);
+
 /* backward.c */
-void uvcci_tf_backward(uvcci_tf_builder *b, const uvcci_tf_batch *batch);
+
+/* Bits that values on the way have over gradients by activations. */
+enum { UVCCI_TF_GRADIENT_MORE = 3 };
+void uvcci_tf_backward(uvcci_tf_builder *b, uvcci_tf_batch *batch);
 
 /* update.c */
+
+/* Of a weight, what this worker's optimizer works on; or what has another shape of its own. */
+typedef struct uvcci_tf_slice {
+    uvcci_tf_builder *b;
+    const uvcci_tf_held *h;
+    uint32_t rows, cols;
+} uvcci_tf_slice;
+uvcci_tf_slice uvcci_tf_slice_of(uvcci_tf_builder *b, const uvcci_tf_held *h);
+
 void uvcci_tf_update(uvcci_tf_builder *b);
+/* The gradient at the optimizer's scale, out of the sums of all workers, truncated once. */
+uint32_t uvcci_tf_mean_gradient(const uvcci_tf_slice *s);
+/* state = (1 - 2^-shift) state + part of x: 2^-shift if `share`, else all of it. x stands at
+ * the scale of the state or a finer one; names: of what is kept and what is added. */
+void uvcci_tf_decay(const uvcci_tf_slice *s, const char *const names[2], uint32_t state, uint32_t x,
+                    unsigned shift, bool share);
 /* Forward weight out of the master, into `out` (of the worker's part). */
 void uvcci_tf_from_master(uvcci_tf_builder *b, const uvcci_tf_held *h, uint32_t out,
                           uint8_t truncation);
+
+/* mini.c: ADAM_MINI, on what update.c has */
+
+/* Tensors of its moments, for a slice of rows x cols. */
+void uvcci_tf_mini_state(uvcci_tf_builder *b, uvcci_tf_held *h, uint32_t rows, uint32_t cols);
+void uvcci_tf_update_mini(uvcci_tf_builder *b);
 
 #endif

@@ -9,17 +9,24 @@
 #include <stdio.h>
 #include <uvcc/compute.h>
 
-/* Bits that values on the way have over gradients by activations. */
-enum { GRADIENT_MORE = 3 };
-
 /* ---- gradients of weights ---- */
+
+/* A weight's sum stays to the end of the step, so it has a buffer of its own. */
+static uvcci_tf_shelf *leave_shelf_for(uvcci_tf_builder *b, const uvcci_tf_held *h) {
+    uvcci_tf_shelf *shelf = b->shelf;
+    if (h->sum == UVCC_NO_TENSOR)
+        b->shelf = NULL;
+    return shelf;
+}
 
 /* + a^T g. */
 static void add_matrix(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot, uint32_t a,
                        uint32_t g) {
     uvcci_tf_held *h = uvcci_tf_held_weight(b, layer, slot);
+    uvcci_tf_shelf *shelf = leave_shelf_for(b, h);
     h->sum = uvcci_tf_add_product(b, h->sum, a, g, UVCC_OP_TRANS_A, b->c->microbatches,
                                   uvcci_tf_sum_name(b, h));
+    b->shelf = shelf;
 }
 
 /* + the sums over rows of g: a vector, or rows in turn. */
@@ -30,10 +37,12 @@ static void add_rows(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot, ui
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, g);
     const unsigned bits = d.bits + uvcci_tf_log2(d.rows / h->part.rows);
     const bool first = h->sum == UVCC_NO_TENSOR;
+    uvcci_tf_shelf *shelf = leave_shelf_for(b, h);
     const uint32_t t =
         first ? uvcci_tf_transient(b, uvcci_tf_sum_name(b, h), h->part.rows, h->part.cols,
                                    bits + uvcci_tf_log2(b->c->microbatches), d.scale)
               : uvcci_tf_temporary(b, h->part.rows, h->part.cols, bits, d.scale);
+    b->shelf = shelf;
     uvcci_tf_local(b, UVCC_OP_REDUCE_BIAS_GRAD, g, UVCC_NO_TENSOR, t);
     if (first)
         h->sum = t;
@@ -89,7 +98,7 @@ static uint32_t row_mean(uvcci_tf_builder *b, const char *name, uint32_t g, uint
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, g);
     unsigned fraction;
     const int64_t c = uvcci_tf_inverse(d.cols, &fraction);
-    const uint32_t mean = uvcci_tf_gradients(b, name, d.rows, 1, GRADIENT_MORE);
+    const uint32_t mean = uvcci_tf_gradients(b, name, d.rows, 1, UVCCI_TF_GRADIENT_MORE);
     if (y != UVCC_NO_TENSOR && c == 1) {
         uvcci_tf_times(b, UVCC_OP_ROW_DOT, g, y, mean, c, fraction);
         return mean;
@@ -116,63 +125,20 @@ static uint32_t through_norm(uvcci_tf_builder *b, const uvcci_tf_norm *n, uint32
     uvcci_tf_times(b, UVCC_OP_ELEM_MUL, g, n->normed, gn, 0, 0);
     add_rows(b, layer, gain, gn);
     add_rows(b, layer, shift, g);
-    const uint32_t h =
-        times(b, "DH", UVCC_OP_COL_MUL, g, uvcci_tf_weight_tensor(b, layer, gain), GRADIENT_MORE);
+    const uint32_t h = times(b, "DH", UVCC_OP_COL_MUL, g, uvcci_tf_weight_tensor(b, layer, gain),
+                             UVCCI_TF_GRADIENT_MORE);
     const uint32_t along = row_mean(b, "DM", h, n->normed);
-    const uint32_t t = times(b, "DT", UVCC_OP_ROW_MUL, n->normed, along, GRADIENT_MORE);
+    const uint32_t t = times(b, "DT", UVCC_OP_ROW_MUL, n->normed, along, UVCCI_TF_GRADIENT_MORE);
     const uint32_t mean =
         uvcci_tf_layer_norm(b->c) ? row_mean(b, "DC", h, UVCC_NO_TENSOR) : UVCC_NO_TENSOR;
     uvcci_tf_local(b, UVCC_OP_SUB, h, t, h);
     if (mean != UVCC_NO_TENSOR)
         uvcci_tf_local(b, UVCC_OP_ROW_SUB, h, mean, h);
+    b->gate = h;
     return times(b, "DX", UVCC_OP_ROW_MUL, h, n->inverse, 0);
 }
 
 /* ---- layers ---- */
-
-/* Scores' gradients times the other factor of the scores, over sqrt(head_dim): free of charge for
- * powers of 4, else the last multiplication. */
-static uint32_t from_scores(uvcci_tf_builder *b, const char *name, uint32_t g, uint32_t x,
-                            uint8_t flags) {
-    const uvcci_tf_numbers *n = &b->n;
-    const uvcc_tensor_desc d = *uvcci_tf_desc(b, x);
-    unsigned fraction;
-    const int64_t factor = uvcci_tf_root_inverse(n->head_dim, &fraction);
-    const uint32_t z = uvcci_tf_gradients(b, name, d.rows, d.cols, 0);
-    if (factor == 1) {
-        const uint32_t t = uvcci_tf_temporary(b, d.rows, d.cols, d.bits, d.scale + fraction);
-        uvcci_tf_scale(b, x, t, 1, fraction);
-        uvcci_tf_product(b, g, t, z, flags, true);
-        return z;
-    }
-    const unsigned bits = n->gradient + (uvcci_tf_log2(n->head_dim) + 1) / 2;
-    const uint32_t t = uvcci_tf_temporary(b, d.rows, d.cols, bits, n->gradient_scale);
-    const uint32_t scaled = uvcci_tf_temporary(
-        b, d.rows, d.cols, bits + uvcci_tf_log2((uint64_t)factor), n->gradient_scale + fraction);
-    uvcci_tf_product(b, g, x, t, flags, true);
-    uvcci_tf_scale(b, t, scaled, factor, fraction);
-    uvcci_tf_truncate(b, scaled, z, b->truncation);
-    return z;
-}
-
-/* Gradients by the layer's Q, K and V from that by its attention's output. */
-static void through_attention(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint32_t go,
-                              uint32_t out[3]) {
-    const uvcci_tf_numbers *n = &b->n;
-    const uint32_t rows = b->rows * n->rank_heads, context = b->c->context;
-    const uint32_t gp = uvcci_tf_gradients(b, "DP", rows, context, GRADIENT_MORE);
-    uvcci_tf_product(b, go, l->v, gp, UVCC_OP_TRANS_B | UVCC_OP_STACKED_C, true);
-    out[2] = uvcci_tf_gradients(b, "DV", b->rows, n->rank_dim, 0);
-    uvcci_tf_product(b, l->p, go, out[2], UVCC_OP_TRANS_A | UVCC_OP_STACKED_A, true);
-    /* the softmax: p (gp - the row's p gp) */
-    const uint32_t dot = uvcci_tf_gradients(b, "DD", rows, 1, GRADIENT_MORE);
-    uvcci_tf_times(b, UVCC_OP_ROW_DOT, gp, l->p, dot, 1, 0);
-    uvcci_tf_local(b, UVCC_OP_ROW_SUB, gp, dot, gp);
-    const uint32_t gs = uvcci_tf_gradients(b, "DS", rows, context, GRADIENT_MORE);
-    uvcci_tf_times(b, UVCC_OP_ELEM_MUL, gp, l->p, gs, 0, 0);
-    out[0] = from_scores(b, "DQ", gs, l->k, UVCC_OP_STACKED_A);
-    out[1] = from_scores(b, "DK", gs, l->q, UVCC_OP_TRANS_A | UVCC_OP_STACKED_A);
-}
 
 /* Gradient by the MLP's input, own rows, from that by its output, all rows. */
 static uint32_t through_mlp(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint32_t layer,
@@ -205,7 +171,7 @@ static uint32_t layer_backward(uvcci_tf_builder *b, const uvcci_tf_layer *l, uin
     add_rows(b, layer, UVCCI_TF_BO, x2);
     const uint32_t gy = uvcci_tf_all_rows(b, "DY", x2);
     add_matrix(b, layer, UVCCI_TF_WO, l->o, gy);
-    through_attention(b, l, through_weight(b, "DO", layer, UVCCI_TF_WO, gy), d);
+    uvcci_tf_through_attention(b, l, through_weight(b, "DO", layer, UVCCI_TF_WO, gy), d);
     const back list[3] = {{d[0], UVCCI_TF_WQ}, {d[1], UVCCI_TF_WK}, {d[2], UVCCI_TF_WV}};
     for (unsigned i = 0; i < 3; i++) {
         add_matrix(b, layer, list[i].slot, l->x1, d[i]);
@@ -216,6 +182,21 @@ static uint32_t layer_backward(uvcci_tf_builder *b, const uvcci_tf_layer *l, uin
     const uint32_t x = through_norm(b, &l->n1, layer, UVCCI_TF_G1, UVCCI_TF_C1, g1);
     uvcci_tf_local(b, UVCC_OP_ADD, x, x2, x);
     return x;
+}
+
+/* What the forward pass did not keep, once the layer behind is done: a copy of the layer's input
+ * waits for that, and the rest for the copy. */
+static void compute_again(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer,
+                          const char *scope) {
+    uint32_t x = l->x;
+    uvcci_tf_scope_part(b, scope, layer, "r.");
+    if (b->gate != UVCC_NO_TENSOR) {
+        const uvcc_tensor_desc d = *uvcci_tf_desc(b, x);
+        x = uvcci_tf_successor(b, "X", b->gate, d.bits, d.scale);
+        uvcci_tf_local(b, UVCC_OP_SHIFT_LEFT, l->x, UVCC_NO_TENSOR, x);
+    }
+    uvcci_tf_recompute(b, l, layer, x);
+    uvcci_tf_scope(b, scope, layer);
 }
 
 /* ---- ends ---- */
@@ -232,18 +213,25 @@ static uint32_t receive(uvcci_tf_builder *b) {
     return g;
 }
 
-void uvcci_tf_backward(uvcci_tf_builder *b, const uvcci_tf_batch *batch) {
+void uvcci_tf_backward(uvcci_tf_builder *b, uvcci_tf_batch *batch) {
     assert(b->layers != 0 && b->first_layer + b->layers <= b->c->layers);
     char scope[sizeof b->scope];
     snprintf(scope, sizeof scope, "%s", b->scope);
+    uvcci_tf_clear_shelves(b);
     uvcci_tf_enter(b, UVCC_BWD, b->mb, UVCCI_TF_BLOCK_IN);
+    b->gate = UVCC_NO_TENSOR;
     uint32_t g = b->last_stage ? from_logits(b, batch) : receive(b);
     for (uint32_t l = b->layers; l-- > 0;) {
         const uint32_t layer = b->first_layer + l;
         /* in ascending k: the last layer is the first block */
-        uvcci_tf_enter(b, UVCC_BWD, b->mb, UVCCI_TF_BLOCK_LAYER + b->c->layers - 1 - layer);
+        uvcci_tf_enter(b, UVCC_BWD, b->mb, uvcci_tf_layer_block(b, b->c->layers - 1 - layer));
         uvcci_tf_scope(b, scope, layer);
+        if (b->c->recompute) {
+            uvcci_tf_take_shelf(b, b->layer_shelf);
+            compute_again(b, &batch->layers[l], layer, scope);
+        }
         g = layer_backward(b, &batch->layers[l], layer, scope, g);
+        uvcci_tf_take_shelf(b, NULL);
     }
     snprintf(b->scope, sizeof b->scope, "%s", scope);
     uvcci_tf_enter(b, UVCC_BWD, b->mb, UVCCI_TF_BLOCK_OUT);

@@ -61,24 +61,6 @@ static uvcci_tf_norm norm(uvcci_tf_builder *b, const char *const names[3], uint3
 
 /* ---- layers ---- */
 
-/* Causal softmax(Q K^T / sqrt(head_dim)) V of every sequence and head. */
-static void attention(uvcci_tf_builder *b, uvcci_tf_layer *l) {
-    static const char *const names[] = {"P"};
-    const uvcci_tf_numbers *n = &b->n;
-    const uint32_t rows = b->rows * n->rank_heads, context = b->c->context;
-    unsigned fraction;
-    const int64_t factor = uvcci_tf_root_inverse(n->head_dim, &fraction);
-    const uint32_t q = uvcci_tf_transient(
-        b, "QS", b->rows, n->rank_dim, n->value + uvcci_tf_log2((uint64_t)factor), n->f + fraction);
-    uvcci_tf_scale(b, l->q, q, factor, fraction);
-    uint32_t s = uvcci_tf_values(b, "S", rows, context);
-    uvcci_tf_product(b, q, l->k, s, UVCC_OP_TRANS_B | UVCC_OP_STACKED_C, true);
-    l->p = uvcci_tf_transient(b, names[0], rows, context, n->f + 1u, n->f);
-    uvcci_tf_emit(b, UVCC_NL_SOFTMAX, (uvcc_nonlinear_options){.causal = true}, &s, &l->p);
-    l->o = uvcci_tf_values(b, "O", b->rows, n->rank_dim);
-    uvcci_tf_product(b, l->p, l->v, l->o, UVCC_OP_STACKED_A, true);
-}
-
 static uvcc_nonlinear activation_of(const uvcc_transformer_config *c) {
     return c->block == UVCC_BLOCK_SWIGLU ? UVCC_NL_SILU
            : c->block == UVCC_BLOCK_GPT2 ? UVCC_NL_GELU_TANH
@@ -89,8 +71,8 @@ static void mlp(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer) {
     static const char *const names[] = {"A", "D"};
     uint32_t out[2] = {0};
     const uint32_t h = linear(b, "H", l->x2, layer, UVCCI_TF_W1, UVCCI_TF_B1);
-    uvcci_tf_function(b, activation_of(b->c), (uvcc_nonlinear_options){.derivative = true}, &h,
-                      names, out);
+    uvcci_tf_function(b, activation_of(b->c),
+                      (uvcc_nonlinear_options){.derivative = b->derivatives}, &h, names, out);
     l->act = l->g = out[0];
     l->slope = out[1];
     if (b->c->block != UVCC_BLOCK_SWIGLU)
@@ -100,23 +82,43 @@ static void mlp(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer) {
     uvcci_tf_times(b, UVCC_OP_ELEM_MUL, l->act, l->up, l->g, 0, 0);
 }
 
-/* x, the layer's input in own rows, becomes its output. */
-static uint32_t layer_forward(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer, uint32_t x) {
-    static const char *const first[] = {"Y1", "N1", "R1"}, *const second[] = {"Y2", "N2", "R2"};
-    l->n1 = norm(b, first, x, layer, UVCCI_TF_G1, UVCCI_TF_C1);
+/* Up to the attention: of x, the layer's input in own rows. */
+static void project(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer, uint32_t x) {
+    static const char *const names[] = {"Y1", "N1", "R1"};
+    l->n1 = norm(b, names, x, layer, UVCCI_TF_G1, UVCCI_TF_C1);
     l->x1 = uvcci_tf_all_rows(b, "X1", l->n1.y);
     l->q = linear(b, "Q", l->x1, layer, UVCCI_TF_WQ, UVCCI_TF_BQ);
     l->k = linear(b, "K", l->x1, layer, UVCCI_TF_WK, UVCCI_TF_BK);
     l->v = linear(b, "V", l->x1, layer, UVCCI_TF_WV, UVCCI_TF_BV);
-    attention(b, l);
+}
+
+/* From the attention to the MLP's last product; returns the residual stream between. */
+static uint32_t combine(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer, uint32_t x) {
+    static const char *const names[] = {"Y2", "N2", "R2"};
     const uint32_t y = linear_sum(b, "Y", "Y.sum", l->o, layer, UVCCI_TF_WO, UVCCI_TF_BO);
     uvcci_tf_local(b, UVCC_OP_ADD, y, x, y);
-    l->n2 = norm(b, second, y, layer, UVCCI_TF_G2, UVCCI_TF_C2);
+    l->n2 = norm(b, names, y, layer, UVCCI_TF_G2, UVCCI_TF_C2);
     l->x2 = uvcci_tf_all_rows(b, "X2", l->n2.y);
     mlp(b, l, layer);
+    return y;
+}
+
+/* x, the layer's input in own rows, becomes its output. */
+static uint32_t layer_forward(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer, uint32_t x) {
+    l->x = x;
+    project(b, l, layer, x);
+    uvcci_tf_attention(b, l);
+    const uint32_t y = combine(b, l, layer, x);
     const uint32_t z = linear_sum(b, "Z", "Z.sum", l->g, layer, UVCCI_TF_W2, UVCCI_TF_B2);
     uvcci_tf_local(b, UVCC_OP_ADD, z, y, z);
     return z;
+}
+
+void uvcci_tf_recompute(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer, uint32_t x) {
+    b->derivatives = true;
+    project(b, l, layer, x);
+    combine(b, l, layer, x);
+    b->derivatives = false;
 }
 
 /* ---- ends ---- */
@@ -140,11 +142,12 @@ uint32_t uvcci_tf_forward(uvcci_tf_builder *b, uvcci_tf_batch *batch) {
     static const char *const last[] = {"YF", "NF", "RF"};
     char scope[sizeof b->scope];
     snprintf(scope, sizeof scope, "%s", b->scope);
+    uvcci_tf_clear_shelves(b);
     uvcci_tf_enter(b, UVCC_FWD, b->mb, UVCCI_TF_BLOCK_IN);
     uint32_t x = b->first_stage ? embed(b, batch->tokens) : receive(b);
     for (uint32_t l = 0; l < b->layers; l++) {
         const uint32_t layer = b->first_layer + l;
-        uvcci_tf_enter(b, UVCC_FWD, b->mb, UVCCI_TF_BLOCK_LAYER + layer);
+        uvcci_tf_enter(b, UVCC_FWD, b->mb, uvcci_tf_layer_block(b, layer));
         uvcci_tf_scope(b, scope, layer);
         x = layer_forward(b, &batch->layers[l], layer, x);
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transformer_ops.c - the words in which a transformer's programs are written. */
+#include "exec/model/nonlinear.h"
 #include "exec/model/transformer.h"
 
 #include <assert.h>
@@ -10,7 +11,7 @@
 
 /* ---- place and errors ---- */
 
-enum { BLOCK_OPS = 256 };
+enum { BLOCK_OPS = 256, PAGE_BLOCKS = UVCCI_TF_BLOCK_OUT - UVCCI_TF_BLOCK_LAYER };
 
 void uvcci_tf_note(uvcci_tf_builder *b, int result) {
     assert(b->err <= 0);
@@ -19,9 +20,40 @@ void uvcci_tf_note(uvcci_tf_builder *b, int result) {
 }
 
 void uvcci_tf_enter(uvcci_tf_builder *b, uvcc_phase phase, uint32_t mb, uint32_t block) {
+    if (phase == UVCC_UPD) {
+        assert(mb == 0 && block >= UVCCI_TF_BLOCK_LAYER);
+        mb = (block - UVCCI_TF_BLOCK_LAYER) / PAGE_BLOCKS;
+        block = UVCCI_TF_BLOCK_LAYER + (block - UVCCI_TF_BLOCK_LAYER) % PAGE_BLOCKS;
+    }
     b->phase = (uint8_t)phase;
     b->mb = (uint16_t)mb;
     b->k = block * BLOCK_OPS + b->first_index;
+    const bool layer = block >= UVCCI_TF_BLOCK_LAYER && block < UVCCI_TF_BLOCK_OUT;
+    b->k_end = layer && phase == UVCC_UPD
+                   ? UVCCI_TF_BLOCK_OUT * BLOCK_OPS /* the next weight's begins where it begins */
+                   : (block + (layer ? b->n.layer_blocks : 1)) * BLOCK_OPS;
+}
+
+void uvcci_tf_clear_shelves(uvcci_tf_builder *b) {
+    b->layer_shelf->count = 0;
+    for (unsigned i = 0; i < UVCCI_TF_ALIVE_MAX; i++)
+        b->tile_shelves[i].count = 0;
+}
+
+void uvcci_tf_take_shelf(uvcci_tf_builder *b, uvcci_tf_shelf *shelf) {
+    b->shelf = shelf;
+    if (shelf != NULL)
+        shelf->at = 0;
+}
+
+void uvcci_tf_enter_end(uvcci_tf_builder *b) {
+    assert(b->phase == UVCC_UPD); /* the update was there */
+    b->k = UVCCI_TF_BLOCK_OUT * BLOCK_OPS + b->first_index;
+    b->k_end = (UVCCI_TF_BLOCK_OUT + 1) * BLOCK_OPS;
+}
+
+uint32_t uvcci_tf_block(const uvcci_tf_builder *b) {
+    return b->k / BLOCK_OPS;
 }
 
 void uvcci_tf_scope_part(uvcci_tf_builder *b, const char *scope, uint32_t layer, const char *part) {
@@ -47,11 +79,10 @@ const uvcc_tensor_desc *uvcci_tf_desc(const uvcci_tf_builder *b, uint32_t tensor
     return d != NULL ? d : &none;
 }
 
-uint32_t uvcci_tf_tensor(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc d) {
+static uint32_t put_tensor(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc d) {
     char full[UVCCI_NAME_BYTES];
     snprintf(full, sizeof full, "%s%s", b->scope, name);
     d.name = full;
-    d.in_buffer_of = UVCC_NO_TENSOR;
     if (b->err == 0 && d.bits > UVCCI_MAX_BITS)
         uvcci_tf_note(b, UVCC_ERR_BOUND);
     const int index = b->err == 0 ? uvcc_program_tensor(b->p, &d) : 0;
@@ -59,6 +90,44 @@ uint32_t uvcci_tf_tensor(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc
     if (b->err != 0 && b->culprit[0] == 0)
         snprintf(b->culprit, sizeof b->culprit, "%s", full);
     return index >= 0 ? (uint32_t)index : 0;
+}
+
+uint32_t uvcci_tf_tensor(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc d) {
+    uvcci_tf_shelf *s = d.lifetime == UVCC_TRANSIENT ? b->shelf : NULL;
+    d.in_buffer_of = s != NULL && s->at < s->count ? s->buffer[s->at] : UVCC_NO_TENSOR;
+    const uint32_t t = put_tensor(b, name, d);
+    if (s == NULL)
+        return t;
+    if (s->at == UVCCI_TF_SHELF_MAX) {
+        uvcci_tf_note(b, UVCC_ERR_LIMIT);
+        return t;
+    }
+    if (s->at == s->count)
+        s->buffer[s->count++] = t;
+    s->at++;
+    return t;
+}
+
+uint32_t uvcci_tf_successor(uvcci_tf_builder *b, const char *name, uint32_t before, unsigned bits,
+                            unsigned scale) {
+    uvcc_tensor_desc d = *uvcci_tf_desc(b, before);
+    d.bits = (uint8_t)bits;
+    d.scale = (uint8_t)scale;
+    d.in_buffer_of = before;
+    return put_tensor(b, name, d);
+}
+
+uint32_t uvcci_tf_persist(uvcci_tf_builder *b, const char *prefix, const char *name, uint32_t rows,
+                          uint32_t cols, unsigned bits, unsigned scale) {
+    snprintf(b->scope, sizeof b->scope, "%s", prefix);
+    const uint32_t t = uvcci_tf_tensor(b, name,
+                                       (uvcc_tensor_desc){.rows = rows,
+                                                          .cols = cols,
+                                                          .bits = (uint8_t)bits,
+                                                          .scale = (uint8_t)scale,
+                                                          .lifetime = UVCC_PERSIST});
+    b->scope[0] = 0;
+    return t;
 }
 
 uint32_t uvcci_tf_transient(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
@@ -69,6 +138,17 @@ uint32_t uvcci_tf_transient(uvcci_tf_builder *b, const char *name, uint32_t rows
                                               .bits = (uint8_t)bits,
                                               .scale = (uint8_t)scale,
                                               .lifetime = UVCC_TRANSIENT});
+}
+
+uint32_t uvcci_tf_additive(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
+                           unsigned bits, unsigned scale) {
+    return uvcci_tf_tensor(b, name,
+                           (uvcc_tensor_desc){.rows = rows,
+                                              .cols = cols,
+                                              .bits = (uint8_t)bits,
+                                              .scale = (uint8_t)scale,
+                                              .lifetime = UVCC_TRANSIENT,
+                                              .sharing = UVCC_ADDITIVE});
 }
 
 uint32_t uvcci_tf_values(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols) {
@@ -100,6 +180,8 @@ void uvcci_tf_op(uvcci_tf_builder *b, uvcc_op_desc op) {
         return;
     op.phase = b->phase;
     op.mb = b->mb;
+    if (b->k >= b->k_end)
+        uvcci_tf_note(b, UVCC_ERR_LIMIT);
     op.k = (uint16_t)b->k++;
     if (op.out_count != 0)
         op.name = uvcci_tf_desc(b, op.out[0])->name;
@@ -147,6 +229,20 @@ void uvcci_tf_times(uvcci_tf_builder *b, uvcc_opcode opcode, uint32_t x, uint32_
                 shift_to(b, scale, z));
 }
 
+void uvcci_tf_times_within(uvcci_tf_builder *b, uint16_t opcode, uint32_t x, uint32_t y, uint32_t z,
+                           unsigned bits) {
+    const int scale = uvcci_tf_desc(b, x)->scale + uvcci_tf_desc(b, y)->scale;
+    put_product(b,
+                (uvcc_op_desc){.opcode = opcode,
+                               .in_count = 2,
+                               .in = {x, y},
+                               .out_count = 1,
+                               .out = {z},
+                               .flags = UVCC_OP_WITHIN,
+                               .constant = (int64_t)bits},
+                shift_to(b, scale, z));
+}
+
 void uvcci_tf_scale(uvcci_tf_builder *b, uint32_t x, uint32_t z, int64_t c, unsigned fraction) {
     uvcci_tf_op(b, (uvcc_op_desc){.opcode = UVCC_OP_SCALE_PUBLIC,
                                   .in_count = 1,
@@ -186,6 +282,12 @@ static uvcc_op_desc gemm(const uvcci_tf_builder *b, uint32_t a, uint32_t y, uint
                           .flags = flags,
                           .heads = heads ? (uint16_t)b->n.rank_heads : 0,
                           .row_groups = heads ? b->sequences : 0};
+}
+
+void uvcci_tf_part(uvcci_tf_builder *b, uint32_t a, uint32_t y, uint32_t z, uint8_t flags) {
+    uvcc_op_desc op = gemm(b, a, y, z, flags, true);
+    op.opcode = UVCC_OP_GEMM_PART;
+    uvcci_tf_op(b, op);
 }
 
 uint32_t uvcci_tf_depth(const uvcc_op_desc *op, const uvcc_tensor_desc *a) {
@@ -327,7 +429,7 @@ void uvcci_tf_function(uvcci_tf_builder *b, uvcc_nonlinear what, uvcc_nonlinear_
     o.dcf = b->c->truncation == UVCC_TRUNC_EXACT_DCF;
     for (unsigned i = 0; i < uvcc_nonlinear_at(what)->inputs; i++)
         x[i] = *uvcci_tf_desc(b, in[i]);
-    const int count = uvcc_nonlinear_output(what, &o, x, d);
+    const int count = uvcci_nonlinear_output_in(b->p, what, &o, x, d);
     uvcci_tf_note(b, count);
     for (int i = 0; i < count; i++)
         out[i] = uvcci_tf_tensor(b, names[i], d[i]);

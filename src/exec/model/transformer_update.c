@@ -19,12 +19,7 @@ enum { STEP_RANGE_BITS = 6 };
 /* Names of what a decay is made of. */
 static const char *const first_moment[] = {"MK", "MA"}, *const second_moment[] = {"VK", "VA"};
 
-/* A tensor with the shape of a weight's slice. */
-typedef struct slice {
-    uvcci_tf_builder *b;
-    const uvcci_tf_held *h;
-    uint32_t rows, cols;
-} slice;
+typedef uvcci_tf_slice slice;
 
 static uint32_t transient(const slice *s, const char *name, unsigned bits, unsigned scale) {
     return uvcci_tf_transient(s->b, name, s->rows, s->cols, bits, scale);
@@ -34,8 +29,13 @@ static const uvcc_tensor_desc *desc(const slice *s, uint32_t t) {
     return uvcci_tf_desc(s->b, t);
 }
 
-/* The gradient at the optimizer's scale, out of the sums of all workers, truncated once. */
-static uint32_t mean_gradient(const slice *s) {
+uvcci_tf_slice uvcci_tf_slice_of(uvcci_tf_builder *b, const uvcci_tf_held *h) {
+    const uvcc_tensor_desc d = *uvcci_tf_desc(b, h->master);
+    assert(h->held && h->ways >= 1);
+    return (slice){b, h, d.rows, d.cols};
+}
+
+uint32_t uvcci_tf_mean_gradient(const slice *s) {
     uvcci_tf_builder *b = s->b;
     const uint32_t sum =
         uvcci_tf_reduce(b, s->h->sum, s->h->group, s->h->ways, s->rows, s->cols, "S");
@@ -66,10 +66,8 @@ static uint32_t clipped(const slice *s, uint32_t g) {
     return out;
 }
 
-/* state = (1 - 2^-shift) state + part of x: 2^-shift if `share`, else all of it. x stands at
- * `scale`, at least that of the state. */
-static void decay(const slice *s, const char *const names[2], uint32_t state, uint32_t x,
-                  unsigned shift, bool share) {
+void uvcci_tf_decay(const slice *s, const char *const names[2], uint32_t state, uint32_t x,
+                    unsigned shift, bool share) {
     uvcci_tf_builder *b = s->b;
     const uvcc_tensor_desc d = *desc(s, state), dx = *desc(s, x);
     if (b->err != 0) /* the tensors may be others then */
@@ -96,8 +94,8 @@ static uint32_t adam(const slice *s, uint32_t g) {
     const uint32_t square = transient(s, "GG", 2u * dg.bits, 2u * dg.scale);
     uint32_t root;
     uvcci_tf_times(b, UVCC_OP_ELEM_MUL, g, g, square, 0, 0);
-    decay(s, first_moment, s->h->momentum, g, n->momentum_shift, true);
-    decay(s, second_moment, s->h->variance, square, n->variance_shift, true);
+    uvcci_tf_decay(s, first_moment, s->h->momentum, g, n->momentum_shift, true);
+    uvcci_tf_decay(s, second_moment, s->h->variance, square, n->variance_shift, true);
     const uint32_t v = transient(s, "VE", dv.bits + 1u, dv.scale);
     uvcci_tf_op(b, (uvcc_op_desc){.opcode = UVCC_OP_ADD_PUBLIC,
                                   .in_count = 1,
@@ -133,10 +131,10 @@ static uint32_t with_decay(const slice *s, uint32_t u) {
 }
 
 static uint32_t direction(const slice *s) {
-    const uint32_t g = clipped(s, mean_gradient(s));
+    const uint32_t g = clipped(s, uvcci_tf_mean_gradient(s));
     switch (s->b->c->optimizer) {
     case UVCC_OPTIMIZER_MOMENTUM:
-        decay(s, first_moment, s->h->momentum, g, s->b->n.momentum_shift, false);
+        uvcci_tf_decay(s, first_moment, s->h->momentum, g, s->b->n.momentum_shift, false);
         return s->h->momentum;
     case UVCC_OPTIMIZER_ADAMW:
         return adam(s, g);
@@ -157,9 +155,8 @@ void uvcci_tf_from_master(uvcci_tf_builder *b, const uvcci_tf_held *h, uint32_t 
 }
 
 static void update_weight(uvcci_tf_builder *b, const uvcci_tf_held *h) {
-    assert(h->held && h->ways >= 1);
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, h->master);
-    const slice s = {b, h, d.rows, d.cols};
+    const slice s = uvcci_tf_slice_of(b, h);
     const uint32_t u = with_decay(&s, direction(&s));
     const uint32_t step = transient(&s, "ST", d.bits, d.scale);
     uvcci_tf_times(b, UVCC_OP_COL_MUL, u, b->rate, step, 0, 0);

@@ -33,35 +33,35 @@ bool uvcci_tf_layer_norm(const uvcc_transformer_config *c) {
 typedef enum extent { ONE, VOCAB, CONTEXT, DIM, HIDDEN } extent;
 enum { MATRIX = 1, BIAS = 2, SHIFT = 4, GATED = 8, DECAYS = 16 };
 
-/* MATRIX: drawn; BIAS, SHIFT, GATED: there only if the block has such. */
+/* MATRIX: drawn; BIAS, SHIFT, GATED: there only if the block has such. blocks: 0 for vectors. */
 typedef struct slot_row {
     const char *name;
-    uint8_t rows, cols, cut, flags;
+    uint8_t rows, cols, cut, flags, blocks;
 } slot_row;
 
 static const slot_row slots[UVCCI_TF_ALL_SLOTS] = {
-    [UVCCI_TF_G1] = {"G1", ONE, DIM, UVCC_CUT_NONE, 0},
-    [UVCCI_TF_C1] = {"C1", ONE, DIM, UVCC_CUT_NONE, SHIFT},
-    [UVCCI_TF_WQ] = {"WQ", DIM, DIM, UVCC_CUT_COLS, MATRIX | DECAYS},
-    [UVCCI_TF_BQ] = {"BQ", ONE, DIM, UVCC_CUT_COLS, BIAS},
-    [UVCCI_TF_WK] = {"WK", DIM, DIM, UVCC_CUT_COLS, MATRIX | DECAYS},
-    [UVCCI_TF_BK] = {"BK", ONE, DIM, UVCC_CUT_COLS, BIAS},
-    [UVCCI_TF_WV] = {"WV", DIM, DIM, UVCC_CUT_COLS, MATRIX | DECAYS},
-    [UVCCI_TF_BV] = {"BV", ONE, DIM, UVCC_CUT_COLS, BIAS},
-    [UVCCI_TF_WO] = {"WO", DIM, DIM, UVCC_CUT_ROWS, MATRIX | DECAYS},
-    [UVCCI_TF_BO] = {"BO", ONE, DIM, UVCC_CUT_NONE, BIAS},
-    [UVCCI_TF_G2] = {"G2", ONE, DIM, UVCC_CUT_NONE, 0},
-    [UVCCI_TF_C2] = {"C2", ONE, DIM, UVCC_CUT_NONE, SHIFT},
-    [UVCCI_TF_W1] = {"W1", DIM, HIDDEN, UVCC_CUT_COLS, MATRIX | DECAYS},
-    [UVCCI_TF_B1] = {"B1", ONE, HIDDEN, UVCC_CUT_COLS, BIAS},
-    [UVCCI_TF_WU] = {"WU", DIM, HIDDEN, UVCC_CUT_COLS, MATRIX | DECAYS | GATED},
-    [UVCCI_TF_W2] = {"W2", HIDDEN, DIM, UVCC_CUT_ROWS, MATRIX | DECAYS},
-    [UVCCI_TF_B2] = {"B2", ONE, DIM, UVCC_CUT_NONE, BIAS},
-    [UVCCI_TF_E] = {"E", VOCAB, DIM, UVCC_CUT_NONE, MATRIX},
-    [UVCCI_TF_P] = {"P", CONTEXT, DIM, UVCC_CUT_NONE, MATRIX},
-    [UVCCI_TF_GF] = {"GF", ONE, DIM, UVCC_CUT_NONE, 0},
-    [UVCCI_TF_CF] = {"CF", ONE, DIM, UVCC_CUT_NONE, SHIFT},
-    [UVCCI_TF_WL] = {"WL", DIM, VOCAB, UVCC_CUT_NONE, MATRIX | DECAYS},
+    [UVCCI_TF_G1] = {"G1", ONE, DIM, UVCC_CUT_NONE, 0, UVCC_BLOCKS_WHOLE},
+    [UVCCI_TF_C1] = {"C1", ONE, DIM, UVCC_CUT_NONE, SHIFT, UVCC_BLOCKS_WHOLE},
+    [UVCCI_TF_WQ] = {"WQ", DIM, DIM, UVCC_CUT_COLS, MATRIX | DECAYS, UVCC_BLOCKS_HEADS},
+    [UVCCI_TF_BQ] = {"BQ", ONE, DIM, UVCC_CUT_COLS, BIAS, UVCC_BLOCKS_WHOLE},
+    [UVCCI_TF_WK] = {"WK", DIM, DIM, UVCC_CUT_COLS, MATRIX | DECAYS, UVCC_BLOCKS_HEADS},
+    [UVCCI_TF_BK] = {"BK", ONE, DIM, UVCC_CUT_COLS, BIAS, UVCC_BLOCKS_WHOLE},
+    [UVCCI_TF_WV] = {"WV", DIM, DIM, UVCC_CUT_COLS, MATRIX | DECAYS, UVCC_BLOCKS_COLS},
+    [UVCCI_TF_BV] = {"BV", ONE, DIM, UVCC_CUT_COLS, BIAS, UVCC_BLOCKS_WHOLE},
+    [UVCCI_TF_WO] = {"WO", DIM, DIM, UVCC_CUT_ROWS, MATRIX | DECAYS, UVCC_BLOCKS_COLS},
+    [UVCCI_TF_BO] = {"BO", ONE, DIM, UVCC_CUT_NONE, BIAS, UVCC_BLOCKS_WHOLE},
+    [UVCCI_TF_G2] = {"G2", ONE, DIM, UVCC_CUT_NONE, 0, UVCC_BLOCKS_WHOLE},
+    [UVCCI_TF_C2] = {"C2", ONE, DIM, UVCC_CUT_NONE, SHIFT, UVCC_BLOCKS_WHOLE},
+    [UVCCI_TF_W1] = {"W1", DIM, HIDDEN, UVCC_CUT_COLS, MATRIX | DECAYS, UVCC_BLOCKS_COLS},
+    [UVCCI_TF_B1] = {"B1", ONE, HIDDEN, UVCC_CUT_COLS, BIAS, UVCC_BLOCKS_WHOLE},
+    [UVCCI_TF_WU] = {"WU", DIM, HIDDEN, UVCC_CUT_COLS, MATRIX | DECAYS | GATED, UVCC_BLOCKS_COLS},
+    [UVCCI_TF_W2] = {"W2", HIDDEN, DIM, UVCC_CUT_ROWS, MATRIX | DECAYS, UVCC_BLOCKS_COLS},
+    [UVCCI_TF_B2] = {"B2", ONE, DIM, UVCC_CUT_NONE, BIAS, UVCC_BLOCKS_WHOLE},
+    [UVCCI_TF_E] = {"E", VOCAB, DIM, UVCC_CUT_NONE, MATRIX, UVCC_BLOCKS_ROWS},
+    [UVCCI_TF_P] = {"P", CONTEXT, DIM, UVCC_CUT_NONE, MATRIX, UVCC_BLOCKS_ROWS},
+    [UVCCI_TF_GF] = {"GF", ONE, DIM, UVCC_CUT_NONE, 0, UVCC_BLOCKS_WHOLE},
+    [UVCCI_TF_CF] = {"CF", ONE, DIM, UVCC_CUT_NONE, SHIFT, UVCC_BLOCKS_WHOLE},
+    [UVCCI_TF_WL] = {"WL", DIM, VOCAB, UVCC_CUT_NONE, MATRIX | DECAYS, UVCC_BLOCKS_COLS},
 };
 
 static bool present(const uvcc_transformer_config *c, uvcci_tf_slot slot) {
@@ -144,6 +144,7 @@ int uvcc_transformer_weight_at(const uvcc_transformer_config *c, uint32_t i,
         .stage = stage,
         .cut = row->cut,
         .decays = (row->flags & DECAYS) != 0,
+        .blocks = row->blocks,
     };
     if (slot < UVCCI_TF_SLOTS)
         snprintf(out->name, sizeof out->name, "L%u.%s", layer, row->name);

@@ -122,7 +122,7 @@ static void free_op(uvcc_session *s, uvcci_instance *r) {
 static uvcci_instance *owner_of(const uvcci_instance *r, unsigned operand) {
     const uvcci_plan_mask *m = &r->plan->beaver.mask[operand];
     assert(operand < 2 && m->op <= r->index); /* the first that reads the version */
-    return &r->step->instances[m->op];
+    return uvcci_instance_of(r->step, m->op);
 }
 
 /* What everybody knows of an operand: it less its mask. */
@@ -429,6 +429,17 @@ static void release_masks(uvcc_session *s, uvcci_instance *r) {
     }
 }
 
+/* The products that have the masks of this one: they read its operands. */
+static void wake_readers(const uvcc_session *s, const uvcci_instance *r, uint32_t operand) {
+    const uvcci_entry *e = r->step->entry;
+    const uint32_t buffer = s->program->tensors[operand].buffer;
+    for (uint32_t at = e->touch_from[buffer]; at < e->touch_from[buffer + 1]; at++) {
+        uvcci_instance *other = uvcci_instance_of(r->step, e->touching[at]);
+        if (uvcci_beaver_of(other) != NULL && (owner_of(other, 0) == r || owner_of(other, 1) == r))
+            uvcci_instance_wake(other);
+    }
+}
+
 /* What this op opened is there for others too. */
 static void publish_masks(uvcc_session *s, uvcci_instance *r) {
     for (unsigned k = 0; k < 2; k++) {
@@ -439,11 +450,8 @@ static void publish_masks(uvcc_session *s, uvcci_instance *r) {
         state_of(r)->own[k].hi = NULL;
         state_of(r)->opened[k] = true;
     }
-    for (uint32_t i = 0; i < r->step->entry->op_count; i++) {
-        uvcci_instance *other = &r->step->instances[i];
-        if (uvcci_beaver_of(other) != NULL && (owner_of(other, 0) == r || owner_of(other, 1) == r))
-            uvcci_instance_wake(other);
-    }
+    for (unsigned k = 0; k < 2; k++)
+        wake_readers(s, r, r->op->desc.in[k]);
 }
 
 static void sent_beside(uvcc_session *s, uvcci_instance *r) {
@@ -513,7 +521,7 @@ static void admit_tile(uvcc_session *s, uvcci_instance *r) {
 static bool admit(uvcc_session *s, uvcci_step *st) {
     bool any = false;
     for (; st->triple_next < st->entry->op_count; st->triple_next++) {
-        uvcci_instance *r = &st->instances[st->triple_next];
+        uvcci_instance *r = uvcci_instance_of(st, st->triple_next);
         uvcci_beaver *v = uvcci_beaver_of(r);
         while (v != NULL && v->admitted < uvcci_tile_count(r)) {
             if (!has_room(s, triple_bytes(r, v->admitted)))

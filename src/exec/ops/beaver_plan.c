@@ -20,9 +20,11 @@ static bool reads_version(const uvcci_op *op, unsigned i, uint32_t tensor, uint3
 static uvcci_plan_mask mask_of(const uvcc_program *p, const uvcci_entry *e, const uvcci_op *op,
                                unsigned operand) {
     const uint32_t tensor = op->desc.in[operand], version = op->in_version[operand];
+    const uint32_t buffer = p->tensors[tensor].buffer;
     uvcci_plan_mask m = {.op = UVCCI_NO_OP, .round = -1, .elems = p->tensors[tensor].elems};
-    for (uint32_t i = 0; i < e->op_count; i++)
+    for (uint32_t at = e->touch_from[buffer]; at < e->touch_from[buffer + 1]; at++)
         for (uint8_t k = 0; k < 2; k++) {
+            const uint32_t i = e->touching[at];
             if (!reads_version(&e->ops[i], k, tensor, version))
                 continue;
             if (m.op == UVCCI_NO_OP) {

@@ -79,18 +79,18 @@ static uvcc_block *add_blocks(uvcci_builder *b, uint16_t kind, unsigned round, u
     if (k == NULL)
         return NULL;
     uvcc_task *t = uvcci_last_task(b);
-    const uvcc_shares *x = uvcci_shares_of(b->s, r->op->desc.in[0]);
+    const uvcc_shares x = uvcci_part_of(b, r->op->desc.in[0]);
     t->u.vec.shift = (uint8_t)round;
     t->u.vec.gate = (uint8_t)want;
     t->u.vec.gap = gap();
     for (uint32_t i = 0; i < *n; i++)
-        uvcci_set_circuit(&k[i], x, words_of(r, k[i].block));
+        uvcci_set_circuit(&k[i], &x, words_of(r, k[i].block));
     return k;
 }
 
 static uint64_t *out_of(const uvcci_builder *b, unsigned output, bool hi, const uvcc_block *k) {
-    const uvcc_shares *out = uvcci_shares_of(b->s, b->r->op->desc.out[output]);
-    return (hi ? out->hi : out->lo) + uvcci_at_block(k);
+    const uvcc_shares out = uvcci_part_of(b, b->r->op->desc.out[output]);
+    return (hi ? out.hi : out.lo) + uvcci_at_block(k);
 }
 
 /* From the product to the bit in a message of the last round. */

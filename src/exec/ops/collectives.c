@@ -9,6 +9,7 @@
 #include "exec/runtime/builder.h"
 
 #include <assert.h>
+#include <stddef.h>
 
 /* ---- what they ask of their places and tensors ---- */
 
@@ -22,9 +23,14 @@ static int check_neighbour(const uvcci_op_check *c) {
     if (send == fwd ? c->e->stage + 1 == c->e->stages : c->e->stage == 0)
         return uvcci_fail(c->m, bad, "%s: stage %u of %u has no neighbour on that side", c->label,
                           c->e->stage, c->e->stages);
-    for (uint32_t i = 0; i < c->e->user_count; i++) {
-        const uvcc_op_desc *o = &c->p->user_ops[c->e->user_first + i].desc;
-        if (o != c->d && o->opcode == c->d->opcode && o->phase == c->d->phase && o->mb == c->d->mb)
+    /* those of its slot stand right before it: (phase, mb, k) rises */
+    _Static_assert(offsetof(uvcci_op, desc) == 0, "an op is where its description is");
+    const uvcci_op *first = &c->p->user_ops[c->e->user_first];
+    for (const uvcci_op *o = (const uvcci_op *)(const void *)c->d; o != first; o--) {
+        const uvcc_op_desc *before = &o[-1].desc;
+        if (before->phase != c->d->phase || before->mb != c->d->mb)
+            break;
+        if (before->opcode == c->d->opcode)
             return uvcci_fail(c->m, bad, "%s: a microbatch's phase has one op of this kind",
                               c->label);
     }
@@ -33,9 +39,19 @@ static int check_neighbour(const uvcci_op_check *c) {
 
 /* The gradient of an activation that this stage sends comes after it left: its buffer is not needed
  * before that. */
-static bool follows_sent_activation(const uvcc_op_desc *d, const uvcc_op_desc *earlier) {
-    return d->phase == UVCC_BWD && earlier->opcode == UVCC_OP_SEND_PP &&
-           earlier->phase == UVCC_FWD && earlier->mb == d->mb;
+static uint32_t follows_sent_activation(const uvcci_entry *e, uint32_t op) {
+    const uvcc_op_desc *d = &e->ops[op].desc;
+    const uint64_t slot = (uint64_t)d->mb << 16; /* of FWD */
+    if (d->phase != UVCC_BWD)
+        return UVCCI_NO_OP;
+    for (uint32_t at = uvcci_ordinal_from(e, slot); at < e->op_count; at++) {
+        const uint32_t i = e->by_ordinal[at];
+        if (uvcci_op_key(&e->ops[i].desc) >> 16 != slot >> 16)
+            break;
+        if (e->ops[i].desc.opcode == UVCC_OP_SEND_PP)
+            return i;
+    }
+    return UVCCI_NO_OP;
 }
 
 /* The whole has as many elements as the group's slices together. */

@@ -9,6 +9,7 @@
 #include "exec/runtime/prg_check.h"
 #include "exec/runtime/trace.h"
 
+#include "proto/link_session.h"
 #include <assert.h>
 #include <string.h>
 #include <uvcc/frame.h>
@@ -137,6 +138,9 @@ void uvcci_deal_free(uvcc_session *s, uvcci_instance *r) {
     r->deal_leaves = NULL;
     r->deal_out = NULL;
     uvcci_bump_reset(&r->deal_bump);
+    assert(s->dealing >= r->deal_taken);
+    s->dealing -= r->deal_taken;
+    r->deal_taken = 0;
 }
 
 /* Sends one op's keys; its job is done. */
@@ -152,7 +156,7 @@ static void deal_send(uvcc_session *s, uvcci_instance *r) {
             tx->msg = NULL;
             uvcci_send(s, tx->dst, msg, UVCC_FRAME_KEYS_BATCH, tx->len, st->number,
                        st->table.rows[r->row0 + tx->b].op_id,
-                       (uint64_t)st->number << 32 | (uint64_t)r->index << 6);
+                       (uint64_t)st->number << 32 | (uint64_t)(r - st->instances) << 6);
             if (uvcci_failed(s))
                 return;
             bytes += tx->len;
@@ -169,12 +173,12 @@ static void send_in_order(uvcc_session *s) {
         uvcci_step *st = uvcci_step_of(s, s->step + k);
         if (st == NULL)
             return;
-        while (st->deals_sent < st->entry->op_count && st->instances[st->deals_sent].deal_done) {
+        while (st->deals_sent < st->instance_count && st->instances[st->deals_sent].deal_done) {
             deal_send(s, &st->instances[st->deals_sent]);
             if (uvcci_failed(s))
                 return;
         }
-        if (st->deals_sent < st->entry->op_count)
+        if (st->deals_sent < st->instance_count)
             return;
     }
 }
@@ -201,10 +205,19 @@ static uint32_t keys_wanted(const uvcc_session *s, const uvcci_instance *r) {
     return bytes < UINT32_MAX ? (uint32_t)bytes : UINT32_MAX;
 }
 
+uint64_t uvcci_deal_takes(const uvcci_plan *plan) {
+    const uint64_t words = plan->way->deal_words != NULL ? plan->way->deal_words(plan) : 0;
+    return uvcci_arena_rounded(2 * plan->key_bytes_max) + uvcci_arena_rounded(words * 8);
+}
+
+uint64_t uvcci_deal_room(const uvcc_session *s) {
+    return 4 * uvcci_link_config_of(s->peer[uvcci_next_party(s)].link)->tx_keys_bytes;
+}
+
 /* Starts deals of one step in program order until room runs out. */
 static bool deal_step(uvcc_session *s, uvcci_step *st) {
     bool any = false;
-    while (st->deal_next < st->entry->op_count && !uvcci_failed(s)) {
+    while (st->deal_next < st->instance_count && !uvcci_failed(s)) {
         uvcci_instance *r = &st->instances[st->deal_next];
         if (!deals_here(s, r)) {
             r->deal_done = true; /* nothing to send, in its turn */
@@ -213,7 +226,9 @@ static bool deal_step(uvcc_session *s, uvcci_step *st) {
             continue;
         }
         const uint32_t wanted = keys_wanted(s, r);
+        const uint64_t takes = uvcci_deal_takes(r->plan);
         if (uvcci_jobs_full(&s->jobs) ||
+            (s->dealing != 0 && s->dealing + takes > uvcci_deal_room(s)) ||
             !uvcc_link_writable(s->peer[uvcci_next_party(s)].link, UVCC_FRAME_KEYS_BATCH, wanted) ||
             !uvcc_link_writable(s->peer[uvcci_prev_party(s)].link, UVCC_FRAME_KEYS_BATCH, wanted))
             return any;
@@ -232,6 +247,8 @@ static bool deal_step(uvcc_session *s, uvcci_step *st) {
             return true;
         uvcci_names_job(s, r, tasks, count);
         st->deal_next++;
+        r->deal_taken = takes;
+        s->dealing += takes;
         uvcci_jobs_push(&s->jobs, tasks, count, UVCCI_JOB_DEAL, uvcci_job_rank(r), r);
         any = true;
     }
@@ -245,7 +262,7 @@ bool uvcci_deal_advance(uvcc_session *s) {
         if (st == NULL || !st->agreed || st->halted)
             break;
         any |= deal_step(s, st);
-        if (st->deal_next < st->entry->op_count)
+        if (st->deal_next < st->instance_count)
             break; /* in schedule order */
     }
     if (any && !uvcci_failed(s))

@@ -19,6 +19,12 @@ typedef struct uvcci_deal {
 uint8_t *uvcci_deal_stream(const uvcc_session *s, const uvcci_deal *d, unsigned group,
                            uint32_t block, uvcc_role role);
 
+/* What an instance's deal takes of TENSOR memory until its keys are sent; and how much deals may
+ * take together, but for one that takes more alone: what a link holds of keys, for both peers, and
+ * what they are made of. */
+uint64_t uvcci_deal_takes(const uvcci_plan *plan);
+uint64_t uvcci_deal_room(const uvcc_session *s);
+
 /* Deals what can be dealt now. True if anything changed. */
 bool uvcci_deal_advance(uvcc_session *s);
 void uvcci_deal_job_done(uvcc_session *s, uvcci_instance *r);

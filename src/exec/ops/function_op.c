@@ -8,6 +8,7 @@
 #include "exec/program/plan_maker.h"
 
 #include <assert.h>
+#include <string.h>
 #include <uvcc/compute.h>
 
 /* ---- what it asks of its tensors ---- */
@@ -44,34 +45,49 @@ static int check_keys(const uvcci_op_check *c, const uvcc_function *f) {
     return err;
 }
 
+/* Fills what the function makes of the inputs in *use. */
+static int check_use(const uvcci_op_check *c, const uvcc_function *f, uvcci_fn_use *use) {
+    char text[UVCCI_NAME_BYTES + 256];
+    const int err =
+        uvcc_function_check(f, use->cols, use->in_bits, use->out_bits, text, sizeof text);
+    if (err != 0)
+        return uvcci_fail(c->m, err, "%s: %s", c->label, text);
+    for (uint8_t o = 0; o < f->outputs; o++)
+        use->out_cols[o] = uvcc_function_cols(f, use->cols, o);
+    return check_keys(c, f);
+}
+
 /* Shapes and bits; a function does not know scales. */
 static int check(const uvcci_op_check *c) {
     assert(c->d->function < c->p->function_count); /* fields are checked before */
-    const uvcc_function *f = &c->p->functions[c->d->function]->f;
-    uint8_t in_bits[UVCC_OP_MAX_IN] = {0}, out_bits[UVCC_OP_MAX_OUT] = {0};
-    char text[UVCCI_NAME_BYTES + 256];
+    uvcci_function *own = c->p->functions[c->d->function];
+    const uvcc_function *f = &own->f;
     if (c->d->in_count != f->inputs || c->d->out_count != f->outputs)
         return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
                           "%s has %u inputs and %u outputs; function %s takes %u and %u", c->label,
                           c->d->in_count, c->d->out_count, uvcci_fn_name(f), f->inputs, f->outputs);
+    uvcci_fn_use use = {.rows = c->in[0]->rows, .cols = c->in[0]->cols};
     int err = 0;
     for (unsigned i = 0; i < f->inputs && err == 0; i++) {
-        in_bits[i] = c->in[i]->bits;
+        use.in_bits[i] = c->in[i]->bits;
         err = uvcci_want_same_shape(c, c->in[i], c->in[0]);
     }
+    const bool known = use.rows == own->checked.rows && use.cols == own->checked.cols &&
+                       memcmp(use.in_bits, own->checked.in_bits, sizeof use.in_bits) == 0;
+    if (err == 0 && !known)
+        err = check_use(c, f, &use);
     if (err != 0)
         return err;
-    const uint32_t cols = c->in[0]->cols;
-    err = uvcc_function_check(f, cols, in_bits, out_bits, text, sizeof text);
-    if (err != 0)
-        return uvcci_fail(c->m, err, "%s: %s", c->label, text);
+    if (!known)
+        own->checked = use;
     for (uint8_t o = 0; o < f->outputs && err == 0; o++) {
-        err = uvcci_want_shape(c, c->out[o], c->in[0]->rows, uvcc_function_cols(f, cols, o));
-        if (err == 0 && c->out[o]->bits < out_bits[o])
+        const unsigned bits = own->checked.out_bits[o];
+        err = uvcci_want_shape(c, c->out[o], use.rows, own->checked.out_cols[o]);
+        if (err == 0 && c->out[o]->bits < bits)
             err = uvcci_fail(c->m, UVCC_ERR_BOUND, "%s: %s declares %u bits, but needs %u",
-                             c->label, c->out[o]->name, c->out[o]->bits, out_bits[o]);
+                             c->label, c->out[o]->name, c->out[o]->bits, bits);
     }
-    return err != 0 ? err : check_keys(c, f);
+    return err;
 }
 
 /* ---- plan ---- */
@@ -82,6 +98,18 @@ static int plan(uvcci_draft *d) {
     if (rc == 0) /* an instruction adds as many at most, in its two turns */
         d->plan->tasks_max += 5u * d->plan->function->instr_count;
     return rc;
+}
+
+/* Rows; elements where no instruction looks beyond one. */
+static uint64_t units(const uvcc_program *p, const uvcc_op_desc *d, bool *by_element) {
+    const uvcci_tensor *in = &p->tensors[d->in[0]];
+    const uvcc_function *f = &p->functions[d->function]->f;
+    uvcci_fn_plan compiled;
+    *by_element =
+        uvcci_fn_compile(f, in->desc.cols, NULL, &compiled, NULL, 0) == 0 && !compiled.one_edge;
+    for (unsigned i = 0; *by_element && i < f->instr_count; i++)
+        *by_element = compiled.instr[i].width == in->desc.cols;
+    return *by_element ? in->elems : in->desc.rows;
 }
 
 static uint32_t key_bytes(const uvcci_plan *p, const uvcci_plan_round *r, uint32_t count,
@@ -173,6 +201,7 @@ static const uvcci_op_class classes[] = {
     {.opcode = UVCC_OP_FUNCTION,
      .traits = UVCCI_USES_FUNCTION,
      .check = check,
+     .units = units,
      .plan = plan,
      .way = &way},
 };

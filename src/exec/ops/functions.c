@@ -42,8 +42,7 @@ static uvcci_fn_value *value_of(const uvcci_fn_build *f, unsigned instr) {
 /* Both components of what an EXCHANGE or LIFT gives. */
 static uvcc_shares *rss_of(const uvcci_fn_build *f, unsigned instr) {
     const uvcc_fn_instr *d = &f->r->plan->function->instrs[instr];
-    return d->io == UVCC_FN_NONE ? &value_of(f, instr)->rss
-                                 : uvcci_shares_of(f->s, f->r->op->desc.out[d->io]);
+    return d->io == UVCC_FN_NONE ? &value_of(f, instr)->rss : &uvcci_fn_state_of(f->r)->out[d->io];
 }
 
 /* xh of an M value in the blocks where this party has `role`. */
@@ -133,13 +132,13 @@ static void build_pads(const uvcci_fn_build *f) {
 static void send_open(const uvcci_fn_build *f) {
     uint32_t n;
     uvcci_fn_value *v = value_of(f, f->i);
-    const uvcc_shares *in = uvcci_shares_of(f->s, f->r->op->desc.in[f->d->io]);
+    const uvcc_shares in = uvcci_part_of(f->b, f->r->op->desc.in[f->d->io]);
     if (!take(f, &v->x))
         return;
     uvcc_block *k = blocks_of(f, UVCC_TASK_FN_OPEN_MASK, UVCCI_ROLE_EDGE, &n);
     for (uint32_t i = 0; i < n; i++) {
-        k[i].in[0] = in->lo + uvcci_at_block(&k[i]);
-        k[i].in[1] = in->hi + uvcci_at_block(&k[i]);
+        k[i].in[0] = in.lo + uvcci_at_block(&k[i]);
+        k[i].in[1] = in.hi + uvcci_at_block(&k[i]);
         k[i].out[0] = v->x + uvcci_at_block(&k[i]);
         k[i].wire_out[0] = span_of(f, 0, k[i].block);
     }
@@ -602,9 +601,10 @@ bool uvcci_function_build(uvcci_builder *b) {
     if (r->turn == 0) {
         uvcci_fn_state_of(r)->values =
             uvcci_bump_take(&r->bump, fn->instr_count * sizeof *uvcci_fn_state_of(r)->values);
+        if (!uvcci_ensure_outputs(b))
+            return false;
         for (unsigned i = 0; i < r->op->desc.out_count; i++)
-            if (!uvcci_ensure_buffer(s, r->op->desc.out[i]))
-                return false;
+            uvcci_fn_state_of(r)->out[i] = uvcci_part_of(b, r->op->desc.out[i]);
     }
     if (uvcci_fn_state_of(r)->values == NULL)
         return false;

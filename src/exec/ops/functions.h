@@ -18,6 +18,7 @@ typedef struct uvcci_fn_value {
 
 typedef struct uvcci_fn_state {
     uvcci_fn_value *values; /* [instruction], in the instance's memory; NULL before turn 0 */
+    uvcc_shares out[UVCC_OP_MAX_OUT]; /* where its part of them goes */
 } uvcci_fn_state;
 
 static inline uvcci_fn_state *uvcci_fn_state_of(const uvcci_instance *r) {

@@ -187,14 +187,14 @@ static void finish_bit(uvcci_builder *b, uvcci_gate *g) {
 static void mask_lift(uvcci_builder *b, unsigned round, unsigned vec, unsigned roles,
                       const uint64_t *share, int came) {
     uvcci_instance *r = b->r;
-    const uvcc_shares *out = uvcci_shares_of(b->s, r->op->desc.out[vec]);
+    const uvcc_shares out = uvcci_part_of(b, r->op->desc.out[vec]);
     uint32_t n;
     assert(share != NULL);
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_LIFT_MASK, (uint16_t)vec, roles, &n);
     for (uint32_t i = 0; i < n; i++) {
         const uint8_t *hop =
             came >= 0 ? uvcci_rx_at(r, (unsigned)came, vec, UVCCI_FIRST, k[i].block) : NULL;
-        uvcci_set_lift_mask(&k[i], share, out, hop,
+        uvcci_set_lift_mask(&k[i], share, &out, hop,
                             uvcci_sent_at(r, round, vec, UVCCI_FIRST, k[i].block));
     }
 }
@@ -237,13 +237,13 @@ static bool finish_lift(uvcci_builder *b, const uvcci_gate_kind *kind) {
     const unsigned last = (unsigned)p->lift_round + (p->lift == UVCC_LIFT_SEQUENTIAL ? 1u : 0u);
     assert(p->lift <= UVCC_LIFT_EXCHANGE && last < p->round_count);
     for (unsigned v = 0; v < kind->lifted; v++) {
-        const uvcc_shares *out = uvcci_shares_of(b->s, r->op->desc.out[v]);
+        const uvcc_shares out = uvcci_part_of(b, r->op->desc.out[v]);
         uint32_t n;
         uvcc_block *k =
             uvcci_add_op_blocks(b, UVCC_TASK_LIFT_FINISH, (uint16_t)v, receivers[p->lift], &n);
         for (uint32_t i = 0; i < n; i++)
-            uvcci_set_lift_finish(&k[i], uvcci_rx_at(r, last, v, UVCCI_FIRST, k[i].block), out);
-        uvcci_hash_lifted(b, p->rounds[p->lift_round].vec[v].id, p->elems, out);
+            uvcci_set_lift_finish(&k[i], uvcci_rx_at(r, last, v, UVCCI_FIRST, k[i].block), &out);
+        uvcci_hash_lifted(b, p->rounds[p->lift_round].vec[v].id, p->elems, &out);
     }
     uvcci_end_hashes(b);
     return true;

@@ -22,7 +22,8 @@ static int plan_input(uvcci_draft *d) {
 
 static const uint64_t *staged(const uvcci_instance *r) {
     assert(r->op->io < r->step->entry->input_count);
-    return r->step->input[r->op->io];
+    const uint64_t *all = r->step->input[r->op->io];
+    return all != NULL ? all + r->first : NULL;
 }
 
 /* The owner waits for its host. */
@@ -54,12 +55,12 @@ static void take_input(uvcci_builder *b, const uvcc_shares *out) {
 static bool build_input(uvcci_builder *b) {
     if (!uvcci_ensure_outputs(b))
         return false;
-    const uvcc_shares *out = uvcci_shares_of(b->s, b->r->op->desc.out[0]);
+    const uvcc_shares out = uvcci_part_of(b, b->r->op->desc.out[0]);
     assert(b->r->turn <= 1);
     if (b->r->turn == 0)
-        share_input(b, out);
+        share_input(b, &out);
     else
-        take_input(b, out);
+        take_input(b, &out);
     return uvcci_end_turn(b);
 }
 
@@ -106,6 +107,12 @@ static output_state *output_of(const uvcci_instance *r) {
     return r->state;
 }
 
+/* Where the segment's part of the opened value goes. */
+static uint64_t *value_of(const uvcci_instance *r) {
+    assert(r->step->output[r->op->io] != NULL);
+    return (uint64_t *)r->step->output[r->op->io] + r->first;
+}
+
 static int plan_output(uvcci_draft *d) {
     uvcci_draft_vector(d, UVCCI_PROTO_OPEN_ALL, UVCCI_STREAM_OUT);
     return 0;
@@ -122,7 +129,7 @@ static bool open_output(uvcci_builder *b, const uvcc_shares *x) {
 static bool finish_output(uvcci_builder *b, const uvcc_shares *x) {
     uvcci_instance *r = b->r;
     output_state *o = output_of(r);
-    uint64_t *value = (uint64_t *)r->step->output[r->op->io];
+    uint64_t *value = value_of(r);
     if (!uvcci_take_words(b->s, &o->lacked, r->plan->elems))
         return false;
     uvcci_task_unpack(b, 0, ROUND, o->lacked);
@@ -134,9 +141,9 @@ static bool finish_output(uvcci_builder *b, const uvcc_shares *x) {
 }
 
 static bool build_output(uvcci_builder *b) {
-    const uvcc_shares *x = uvcci_shares_of(b->s, b->r->op->desc.in[0]);
-    assert(b->r->turn <= 1 && x->lo != NULL && x->hi != NULL);
-    return b->r->turn == 0 ? open_output(b, x) : finish_output(b, x);
+    const uvcc_shares x = uvcci_part_of(b, b->r->op->desc.in[0]);
+    assert(b->r->turn <= 1 && x.lo != NULL && x.hi != NULL);
+    return b->r->turn == 0 ? open_output(b, &x) : finish_output(b, &x);
 }
 
 /* ---- OUTPUT_TO: HEAD, the receiver, gets the component that it lacks ---- */
@@ -164,7 +171,7 @@ static bool send_to_one(uvcci_builder *b, const uvcc_shares *x) {
 static bool receive_one(uvcci_builder *b, const uvcc_shares *x) {
     uvcci_instance *r = b->r;
     output_state *o = output_of(r);
-    uint64_t *value = (uint64_t *)r->step->output[r->op->io];
+    uint64_t *value = value_of(r);
     uint32_t n;
     if (!uvcci_take_words(b->s, &o->lacked, r->plan->elems))
         return false;
@@ -182,11 +189,11 @@ static bool receive_one(uvcci_builder *b, const uvcc_shares *x) {
 }
 
 static bool build_output_to(uvcci_builder *b) {
-    const uvcc_shares *x = uvcci_shares_of(b->s, b->r->op->desc.in[0]);
-    assert(b->r->turn <= 1 && x->lo != NULL && x->hi != NULL);
+    const uvcc_shares x = uvcci_part_of(b, b->r->op->desc.in[0]);
+    assert(b->r->turn <= 1 && x.lo != NULL && x.hi != NULL);
     if (b->r->turn == 0)
-        return send_to_one(b, x);
-    return uvcci_role_at(b->s, b->r, 0) != UVCCI_HEAD || receive_one(b, x);
+        return send_to_one(b, &x);
+    return uvcci_role_at(b->s, b->r, 0) != UVCCI_HEAD || receive_one(b, &x);
 }
 
 static void release_output(uvcc_session *s, uvcci_instance *r) {
@@ -225,15 +232,24 @@ static const uvcci_op_way output_to_way = {.state_bytes = sizeof(output_state),
                                            .done = output_done};
 
 static const uvcci_op_class classes[] = {
-    {.opcode = UVCC_OP_INPUT, .traits = UVCCI_IS_INPUT, .plan = plan_input, .way = &input_way},
+    {.opcode = UVCC_OP_INPUT,
+     .traits = UVCCI_IS_INPUT | UVCCI_PLANS_BY_ENTRY,
+     .units = uvcci_units_of_elements,
+     .plan = plan_input,
+     .way = &input_way},
     {.opcode = UVCC_OP_RANDOM,
      .traits = UVCCI_USES_SHIFT,
      .check = check_random,
      .plan = plan_random,
      .way = &random_way},
-    {.opcode = UVCC_OP_OUTPUT, .traits = UVCCI_IS_OUTPUT, .plan = plan_output, .way = &output_way},
-    {.opcode = UVCC_OP_OUTPUT_TO,
+    {.opcode = UVCC_OP_OUTPUT,
      .traits = UVCCI_IS_OUTPUT,
+     .units = uvcci_units_of_elements,
+     .plan = plan_output,
+     .way = &output_way},
+    {.opcode = UVCC_OP_OUTPUT_TO,
+     .traits = UVCCI_IS_OUTPUT | UVCCI_PLANS_BY_ENTRY,
+     .units = uvcci_units_of_elements,
      .plan = plan_output_to,
      .way = &output_to_way},
 };

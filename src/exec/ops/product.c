@@ -4,8 +4,8 @@
  * product is reshared or, with a shift, truncated. On a Beaver triple they go another way
  * (beaver.c).
  *
- * GEMM_PART is the local part of a matrix product: it stays additive and is added to; RESHARE makes
- * an additive tensor a replicated one. */
+ * GEMM_PART and MUL_PART are the local parts of a matrix product, which is added to, and of
+ * products of elements: they stay additive. RESHARE makes an additive tensor a replicated one. */
 #include "exec/ops/beaver.h"
 #include "exec/ops/families.h"
 #include "exec/ops/multiply.h"
@@ -143,6 +143,31 @@ static int check_col_mul(const uvcci_op_check *c) {
     return check_products(c, is_one_value(b, a) ? 0 : uvcci_want_shape(c, b, 1, a->cols));
 }
 
+/* y has the shape of x, or is one column, row or value for all of it. WITHIN: what comes out stays
+ * within the bits that the output declares. */
+static int check_mul_part(const uvcci_op_check *c) {
+    const uvcc_tensor_desc *a = c->in[A], *b = c->in[B], *z = c->out[0];
+    const bool column = b->rows == a->rows && b->cols == 1;
+    int err = 0;
+    if (!uvcci_same_shape(a, b) && !column && !is_one_value(b, a))
+        err = uvcci_want_shape(c, b, 1, a->cols);
+    if (err == 0)
+        err = uvcci_want_same_shape(c, z, a);
+    if (err == 0)
+        err = uvcci_want_scale(c, z, a->scale + b->scale);
+    if (err == 0 && (c->d->flags & UVCC_OP_WITHIN) == 0)
+        err = uvcci_want_bits(c, a->bits + b->bits, "bits(A) + bits(B)");
+    return err;
+}
+
+/* |x y| < 2^(bits of both), or what its author knows. */
+static uint64_t mul_part_sum_max(const uvcc_program *p, const uvcc_op_desc *d) {
+    const unsigned bits = (d->flags & UVCC_OP_WITHIN) != 0
+                              ? p->tensors[d->out[0]].desc.bits
+                              : p->tensors[d->in[A]].desc.bits + p->tensors[d->in[B]].desc.bits;
+    return 1ull << bits;
+}
+
 static int check_row_dot(const uvcci_op_check *c) {
     const uvcc_tensor_desc *a = c->in[A], *b = c->in[B], *z = c->out[0];
     const int fraction = z->scale + c->d->shift - a->scale - b->scale;
@@ -182,6 +207,15 @@ static bool build_part(uvcci_builder *b) {
                             out->lo, accumulate);
 }
 
+static bool build_mul_part(uvcci_builder *b) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    assert(b->r->turn == 0 && d->in_count == 2);
+    if (!uvcci_ensure_outputs(b))
+        return false;
+    return uvcci_build_mul_part(b, uvcci_shares_of(b->s, d->in[A]), uvcci_shares_of(b->s, d->in[B]),
+                                uvcci_shares_of(b->s, d->out[0])->lo);
+}
+
 /* ---- resharing ---- */
 
 enum { RESHARE_ROUND = 0 };
@@ -189,19 +223,19 @@ enum { RESHARE_ROUND = 0 };
 /* RESHARE_MASK of a 3-additive vector. */
 static void mask_reshare(uvcci_builder *b, const uint64_t *z) {
     uvcci_instance *r = b->r;
-    const uvcc_shares *out = uvcci_shares_of(b->s, r->op->desc.out[0]);
+    const uvcc_shares out = uvcci_part_of(b, r->op->desc.out[0]);
     uint32_t n;
     assert(z != NULL);
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_RESHARE_MASK, 0, UVCCI_ROLE_ALL, &n);
     for (uint32_t i = 0; i < n; i++) {
-        uvcci_set_reshare(&k[i], z, out->lo,
+        uvcci_set_reshare(&k[i], z, out.lo,
                           uvcci_sent_at(r, RESHARE_ROUND, 0, UVCCI_FIRST, k[i].block));
     }
 }
 
 static bool finish_reshare(uvcci_builder *b) {
     assert(b->r->turn == 1);
-    uvcci_task_unpack(b, 0, RESHARE_ROUND, uvcci_shares_of(b->s, b->r->op->desc.out[0])->hi);
+    uvcci_task_unpack(b, 0, RESHARE_ROUND, uvcci_part_of(b, b->r->op->desc.out[0]).hi);
     return true;
 }
 
@@ -215,7 +249,7 @@ static bool build_reshare(uvcci_builder *b) {
         return finish_reshare(b);
     if (!uvcci_ensure_outputs(b))
         return false;
-    mask_reshare(b, uvcci_shares_of(b->s, b->r->op->desc.in[0])->lo);
+    mask_reshare(b, uvcci_part_of(b, b->r->op->desc.in[0]).lo);
     return uvcci_end_turn(b);
 }
 
@@ -231,11 +265,25 @@ static int plan_product(uvcci_draft *d) {
     return 0;
 }
 
+/* Between rows of the result; between elements where each reads one of both operands, or the one
+ * that there is. Products on triples have tiles instead. */
+static uint64_t units_of_rows(const uvcc_program *p, const uvcc_op_desc *d, bool *by_element) {
+    *by_element = false;
+    return (d->flags & UVCC_OP_BEAVER) != 0 ? 1 : p->tensors[d->out[0]].desc.rows;
+}
+
+static uint64_t units_of_elements(const uvcc_program *p, const uvcc_op_desc *d, bool *by_element) {
+    const uint64_t a = p->tensors[d->in[A]].elems, b = p->tensors[d->in[B]].elems;
+    const bool one = d->opcode == UVCC_OP_COL_MUL && b == 1;
+    if ((d->flags & UVCC_OP_BEAVER) != 0 || (a != b && !one))
+        return units_of_rows(p, d, by_element);
+    *by_element = true;
+    return a;
+}
+
 static bool begin_product(uvcci_builder *b, uvcci_gate *g) {
-    const uvcc_op_desc *d = &b->r->op->desc;
     if (!uvcci_ensure_outputs(b) || !uvcci_take_words(b->s, &g->value, b->r->plan->elems) ||
-        !uvcci_build_product(b, uvcci_shares_of(b->s, d->in[A]), uvcci_shares_of(b->s, d->in[B]),
-                             g->value))
+        !uvcci_build_product(b, g->value))
         return false;
     if (b->r->plan->open_round < 0)
         mask_reshare(b, g->value);
@@ -267,6 +315,7 @@ static const uvcci_op_way product_way = {.state_bytes = sizeof(uvcci_gate),
                                          .deal_tasks = uvcci_gate_deal_tasks,
                                          .deal = uvcci_gate_deal};
 static const uvcci_op_way part_way = {.build = build_part};
+static const uvcci_op_way mul_part_way = {.build = build_mul_part};
 static const uvcci_op_way reshare_way = {.build = build_reshare};
 
 enum {
@@ -281,6 +330,7 @@ static const uvcci_op_class classes[] = {
      .flags = TRANSPOSES | STACKS | UVCC_OP_BEAVER,
      .detail = UVCCI_DETAIL_GEMM,
      .check = check_gemm,
+     .units = units_of_rows,
      .plan = plan_product,
      .way = &product_way},
     {.opcode = UVCC_OP_ELEM_MUL,
@@ -289,6 +339,7 @@ static const uvcci_op_class classes[] = {
      .constant_flag = UVCC_OP_WITHIN,
      .detail = UVCC_MAP_MUL,
      .check = check_elem_mul,
+     .units = units_of_elements,
      .plan = plan_product,
      .way = &product_way},
     {.opcode = UVCC_OP_ROW_MUL,
@@ -297,6 +348,7 @@ static const uvcci_op_class classes[] = {
      .constant_flag = UVCC_OP_WITHIN,
      .detail = UVCC_MAP_MUL_COL,
      .check = check_row_mul,
+     .units = units_of_rows,
      .plan = plan_product,
      .way = &product_way},
     {.opcode = UVCC_OP_COL_MUL,
@@ -305,6 +357,7 @@ static const uvcci_op_class classes[] = {
      .constant_flag = UVCC_OP_WITHIN,
      .detail = UVCC_MAP_MUL_ROW,
      .check = check_col_mul,
+     .units = units_of_elements,
      .plan = plan_product,
      .way = &product_way},
     {.opcode = UVCC_OP_ROW_DOT,
@@ -312,6 +365,7 @@ static const uvcci_op_class classes[] = {
      .flags = UVCC_OP_BEAVER,
      .detail = UVCC_MAP_DOT_ROWS,
      .check = check_row_dot,
+     .units = units_of_rows,
      .plan = plan_product,
      .way = &product_way},
     {.opcode = UVCC_OP_GEMM_PART,
@@ -323,9 +377,16 @@ static const uvcci_op_class classes[] = {
      .check = check_part,
      .sum_max = part_sum_max,
      .way = &part_way},
+    {.opcode = UVCC_OP_MUL_PART,
+     .flags = UVCC_OP_WITHIN,
+     .out = UVCCI_TAKES_ADDITIVE,
+     .check = check_mul_part,
+     .sum_max = mul_part_sum_max,
+     .way = &mul_part_way},
     {.opcode = UVCC_OP_RESHARE,
      .in = {UVCCI_TAKES_ADDITIVE},
      .check = check_reshare,
+     .units = uvcci_units_of_elements,
      .plan = plan_reshare,
      .way = &reshare_way},
 };

@@ -73,8 +73,8 @@ static bool build(uvcci_builder *b) {
     assert(g != NULL);
     if (b->r->turn != 0)
         return uvcci_gate_build(b, g, &kind);
-    return uvcci_ensure_outputs(b) &&
-           uvcci_gate_open2(b, g, uvcci_shares_of(b->s, b->r->op->desc.in[0])) && uvcci_end_turn(b);
+    const uvcc_shares x = uvcci_part_of(b, b->r->op->desc.in[0]);
+    return uvcci_ensure_outputs(b) && uvcci_gate_open2(b, g, &x) && uvcci_end_turn(b);
 }
 
 static void release(uvcc_session *s, uvcci_instance *r) {
@@ -92,6 +92,11 @@ static const uvcci_op_way way = {.state_bytes = sizeof(uvcci_gate),
                                  .deal = uvcci_gate_deal};
 
 static const uvcci_op_class classes[] = {
-    {.opcode = UVCC_OP_RELU, .flags = UVCC_OP_CIRCUIT, .check = check, .plan = plan, .way = &way},
+    {.opcode = UVCC_OP_RELU,
+     .flags = UVCC_OP_CIRCUIT,
+     .check = check,
+     .units = uvcci_units_of_elements,
+     .plan = plan,
+     .way = &way},
 };
 const uvcci_op_family uvcci_ops_relu = UVCCI_FAMILY(classes);

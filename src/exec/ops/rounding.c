@@ -115,7 +115,7 @@ static void release(uvcc_session *s, uvcci_instance *r) {
 /* The 3-additive value that is truncated. */
 static const uint64_t *value_of(const uvcci_builder *b) {
     const uvcci_instance *r = b->r;
-    return is_product(r->op) ? state_of(r)->product : uvcci_shares_of(b->s, r->op->desc.in[0])->lo;
+    return is_product(r->op) ? state_of(r)->product : uvcci_part_of(b, r->op->desc.in[0]).lo;
 }
 
 /* Bytes between the data of two TLVs of one message. */
@@ -126,14 +126,11 @@ static uint8_t gap(void) {
 
 static bool open_value(uvcci_builder *b) {
     uvcci_instance *r = b->r;
-    const uvcc_op_desc *d = &r->op->desc;
     uint32_t n;
     if (!uvcci_ensure_outputs(b))
         return false;
-    if (is_product(r->op) &&
-        (!uvcci_take_words(b->s, &state_of(r)->product, r->plan->elems) ||
-         !uvcci_build_product(b, uvcci_shares_of(b->s, d->in[0]), uvcci_shares_of(b->s, d->in[1]),
-                              state_of(r)->product)))
+    if (is_product(r->op) && (!uvcci_take_words(b->s, &state_of(r)->product, r->plan->elems) ||
+                              !uvcci_build_product(b, state_of(r)->product)))
         return false;
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_SR_OPEN, 0, UVCCI_ROLE_ALL, &n);
     for (uint32_t i = 0; i < n; i++) {
@@ -149,7 +146,7 @@ static bool open_value(uvcci_builder *b) {
 
 static void send_components(uvcci_builder *b) {
     uvcci_instance *r = b->r;
-    const uvcc_shares *out = uvcci_shares_of(b->s, r->op->desc.out[0]);
+    const uvcc_shares out = uvcci_part_of(b, r->op->desc.out[0]);
     uint32_t n;
     uvcc_block *k =
         uvcci_add_op_blocks(b, UVCC_TASK_SR_SEND, 0, UVCCI_ROLE_HEAD | UVCCI_ROLE_OTHER, &n);
@@ -159,18 +156,18 @@ static void send_components(uvcci_builder *b) {
         const uint8_t *first = uvcci_rx_at(r, ROUND_OPEN, 0, UVCCI_FIRST, k[i].block);
         const uint8_t *second = uvcci_rx_at(r, ROUND_OPEN, 0, UVCCI_SECOND, k[i].block);
         if (k[i].role == UVCC_HEAD)
-            uvcci_set_sr_send_head(&k[i], value_of(b), first, second, out,
+            uvcci_set_sr_send_head(&k[i], value_of(b), first, second, &out,
                                    uvcci_sent_at(r, ROUND_SEND, 0, UVCCI_FIRST, k[i].block),
                                    uvcci_sent_at(r, ROUND_SEND, 0, UVCCI_SECOND, k[i].block));
         else
-            uvcci_set_sr_send_other(&k[i], first, second, out->lo,
+            uvcci_set_sr_send_other(&k[i], first, second, out.lo,
                                     uvcci_sent_at(r, ROUND_SEND, 0, UVCCI_SECOND, k[i].block));
     }
 }
 
 static void finish(uvcci_builder *b) {
     uvcci_instance *r = b->r;
-    const uvcc_shares *out = uvcci_shares_of(b->s, r->op->desc.out[0]);
+    const uvcc_shares out = uvcci_part_of(b, r->op->desc.out[0]);
     uint32_t n;
     uvcc_block *k =
         uvcci_add_op_blocks(b, UVCC_TASK_SR_FINISH, 0, UVCCI_ROLE_TAIL | UVCCI_ROLE_OTHER, &n);
@@ -178,10 +175,10 @@ static void finish(uvcci_builder *b) {
         const uint8_t *first = uvcci_rx_at(r, ROUND_SEND, 0, UVCCI_FIRST, k[i].block);
         const uint8_t *bits = first + (size_t)k[i].count * 8 + gap();
         if (k[i].role == UVCC_OTHER)
-            uvcci_set_sr_finish_other(&k[i], out->lo, first, bits, out);
+            uvcci_set_sr_finish_other(&k[i], out.lo, first, bits, &out);
         else
             uvcci_set_sr_finish_tail(&k[i], first,
-                                     uvcci_rx_at(r, ROUND_SEND, 0, UVCCI_SECOND, k[i].block), out);
+                                     uvcci_rx_at(r, ROUND_SEND, 0, UVCCI_SECOND, k[i].block), &out);
     }
 }
 
@@ -209,10 +206,11 @@ static const uvcci_op_way rounding_way = {.state_bytes = sizeof(rounding_state),
 
 static bool send_halves(uvcci_builder *b) {
     uvcci_instance *r = b->r;
-    const uvcc_shares *x = uvcci_shares_of(b->s, r->op->desc.in[0]);
     uint32_t n;
     if (!uvcci_ensure_outputs(b))
         return false;
+    const uvcc_shares x = uvcci_part_of(b, r->op->desc.in[0]);
+    const uvcc_shares out = uvcci_part_of(b, r->op->desc.out[0]);
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_SR2_SEND, 0, UVCCI_ROLE_ALL, &n);
     if (k != NULL)
         uvcci_last_task(b)->u.vec.gap = gap();
@@ -220,25 +218,26 @@ static bool send_halves(uvcci_builder *b) {
         uint8_t *first = uvcci_sent_at(r, 0, 0, UVCCI_FIRST, k[i].block);
         uint8_t *second = uvcci_sent_at(r, 0, 0, UVCCI_SECOND, k[i].block);
         const bool head = k[i].role == UVCC_HEAD;
-        uvcci_set_sr2_send(&k[i], x, head ? first : second, head ? second : NULL);
+        uvcci_set_sr2_send(&k[i], &x, head ? first : second, head ? second : NULL);
         if (head)
-            uvcci_set_sr2_out(&k[i], uvcci_shares_of(b->s, r->op->desc.out[0]));
+            uvcci_set_sr2_out(&k[i], &out);
     }
     return true;
 }
 
 static void join_halves(uvcci_builder *b) {
     uvcci_instance *r = b->r;
-    const uvcc_shares *x = uvcci_shares_of(b->s, r->op->desc.in[0]);
+    const uvcc_shares x = uvcci_part_of(b, r->op->desc.in[0]);
+    const uvcc_shares out = uvcci_part_of(b, r->op->desc.out[0]);
     uint32_t n;
     uvcc_block *k =
         uvcci_add_op_blocks(b, UVCC_TASK_SR2_FINISH, 0, UVCCI_ROLE_TAIL | UVCCI_ROLE_OTHER, &n);
     if (k != NULL)
         uvcci_last_task(b)->u.vec.gap = gap();
     for (uint32_t i = 0; i < n; i++) {
-        uvcci_set_sr2_finish(&k[i], x, uvcci_rx_at(r, 0, 0, UVCCI_FIRST, k[i].block),
+        uvcci_set_sr2_finish(&k[i], &x, uvcci_rx_at(r, 0, 0, UVCCI_FIRST, k[i].block),
                              uvcci_rx_at(r, 0, 0, UVCCI_SECOND, k[i].block));
-        uvcci_set_sr2_out(&k[i], uvcci_shares_of(b->s, r->op->desc.out[0]));
+        uvcci_set_sr2_out(&k[i], &out);
     }
 }
 

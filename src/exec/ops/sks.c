@@ -194,7 +194,7 @@ static bool starts(const uvcci_instance *r) {
 static uvcci_instance *start_of(const uvcci_instance *r) {
     const uint32_t index = starts(r) ? r->index : r->op->partner;
     assert(index <= r->index); /* it comes before its check */
-    return &r->step->instances[index];
+    return uvcci_instance_of(r->step, index);
 }
 
 /* NULL before START's turn 0, so for good where only triples are made. */
@@ -706,7 +706,7 @@ static const uvcci_op_way check_way = {.skips = skips,
 
 static const uvcci_op_class classes[] = {
     {.opcode = UVCC_OP_SKS_START,
-     .traits = UVCCI_USES_CONSTANT,
+     .traits = UVCCI_USES_CONSTANT | UVCCI_PLANS_BY_ENTRY,
      .flags = UVCC_OP_TRANS_A | UVCC_OP_TRANS_B,
      .check = check_start,
      .check_versions = check_product,
@@ -714,6 +714,7 @@ static const uvcci_op_class classes[] = {
      .plan = plan_start,
      .way = &start_way},
     {.opcode = UVCC_OP_SKS_GEMM_CHECK,
+     .traits = UVCCI_PLANS_BY_ENTRY,
      .partner = start_before,
      .plan = plan_check,
      .way = &check_way},

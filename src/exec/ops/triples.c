@@ -187,7 +187,7 @@ static bool found_whole(uvcc_session *s, const uvcci_instance *r) {
             return false;
     }
     for (unsigned k = 0; k < 2; k++) {
-        const uvcci_instance *owner = &r->step->instances[r->plan->beaver.mask[k].op];
+        const uvcci_instance *owner = uvcci_instance_of(r->step, r->plan->beaver.mask[k].op);
         const uvcci_stored_triple *theirs = owner != r ? uvcci_stored_of(owner) : first;
         if (theirs == NULL || theirs->info.maker_run != first->info.maker_run)
             return false;
@@ -217,7 +217,7 @@ static void hash_given(const uvcc_session *s, uvcci_step *st) {
     uvcci_sha256_init(&h);
     uvcci_sha256_update(&h, text, sizeof text);
     for (uint32_t i = 0; i < st->entry->op_count; i++) {
-        const uvcci_instance *r = &st->instances[st->entry->by_ordinal[i]];
+        const uvcci_instance *r = uvcci_instance_of(st, st->entry->by_ordinal[i]);
         const uvcci_stored_triple *t = uvcci_beaver_of(r) != NULL ? uvcci_stored_of(r) : NULL;
         if (t == NULL)
             continue;
@@ -232,7 +232,7 @@ static void hash_given(const uvcc_session *s, uvcci_step *st) {
 
 void uvcci_triples_match(uvcc_session *s, uvcci_step *st) {
     for (uint32_t i = 0; i < st->entry->op_count; i++) { /* owners of masks come first */
-        uvcci_instance *r = &st->instances[i];
+        uvcci_instance *r = uvcci_instance_of(st, i);
         if (uvcci_beaver_of(r) != NULL && found_whole(s, r))
             take_tiles(s, r);
     }
@@ -275,7 +275,7 @@ static uint32_t drop_given(uvcc_session *s, uvcci_instance *r) {
 void uvcci_triples_agreed(uvcc_session *s, uvcci_step *st, bool same) {
     uint32_t dropped = 0;
     for (uint32_t i = 0; i < st->entry->op_count && !uvcci_failed(s); i++) {
-        uvcci_instance *r = &st->instances[i];
+        uvcci_instance *r = uvcci_instance_of(st, i);
         if (uvcci_beaver_of(r) == NULL || uvcci_stored_of(r) == NULL)
             continue;
         if (same)
@@ -304,9 +304,9 @@ int uvcci_triples_room(uvcc_session *s, uvcci_step *st) {
     if (!s->cfg.triples.only)
         return 0;
     for (uint32_t i = 0; i < st->entry->op_count; i++)
-        if (uvcci_beaver_of(&st->instances[i]) != NULL)
-            st->triples_bytes +=
-                records_before(&st->instances[i], uvcci_tile_count(&st->instances[i]));
+        if (uvcci_beaver_of(uvcci_instance_of(st, i)) != NULL)
+            st->triples_bytes += records_before(uvcci_instance_of(st, i),
+                                                uvcci_tile_count(uvcci_instance_of(st, i)));
     assert(st->triples == NULL);
     st->triples = uvcci_arena_take(&s->wire, st->triples_bytes);
     return st->triples != NULL ? 0 : UVCC_ERR_NOMEM;
@@ -317,8 +317,9 @@ uint8_t *uvcci_triple_record(uvcc_session *s, const uvcci_instance *r, uint32_t 
     uvcc_triple_info info;
     uint8_t *at = st->triples + records_before(r, tile);
     for (uint32_t i = 0; i < r->index; i++)
-        if (uvcci_beaver_of(&st->instances[i]) != NULL)
-            at += records_before(&st->instances[i], uvcci_tile_count(&st->instances[i]));
+        if (uvcci_beaver_of(uvcci_instance_of(st, i)) != NULL)
+            at += records_before(uvcci_instance_of(st, i),
+                                 uvcci_tile_count(uvcci_instance_of(st, i)));
     info_of(s, r, tile, s->cfg.triples.run, &info);
     assert(at + info.bytes <= st->triples + st->triples_bytes);
     uvcci_triple_head_put(&info, at);

@@ -113,12 +113,12 @@ static int plan_truncate(uvcci_draft *d) {
 
 static bool build_truncate(uvcci_builder *b) {
     uvcci_gate *g = b->r->state;
-    const uvcc_shares *x = uvcci_shares_of(b->s, b->r->op->desc.in[0]);
+    const uvcc_shares x = uvcci_part_of(b, b->r->op->desc.in[0]);
     assert(g != NULL);
     if (b->r->turn != 0)
         return uvcci_gate_build(b, g, &uvcci_truncation);
     return uvcci_ensure_outputs(b) &&
-           (b->r->plan->compact ? uvcci_gate_open4(b, g, x->lo) : uvcci_gate_open2(b, g, x)) &&
+           (b->r->plan->compact ? uvcci_gate_open4(b, g, x.lo) : uvcci_gate_open2(b, g, &x)) &&
            uvcci_end_turn(b);
 }
 
@@ -139,6 +139,7 @@ static const uvcci_op_class classes[] = {
      .traits = UVCCI_WORKS_IN_PLACE | UVCCI_USES_SHIFT | UVCCI_TRUNCATES,
      .in = {UVCCI_TAKES_BOTH},
      .check = check_truncate,
+     .units = uvcci_units_of_elements,
      .plan = plan_truncate,
      .way = &truncate_way},
 };

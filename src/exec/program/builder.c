@@ -5,6 +5,7 @@
  * them), then finished (checked, immutable, with the tables of program.h per entry). Everything
  * that depends on meaning is checked in finish, where there is a line to say what is wrong. */
 #include "exec/program/program_impl.h"
+#include "exec/program/tensor_names.h"
 
 #include "proto/topology.h"
 #include <assert.h>
@@ -21,6 +22,7 @@ int uvcc_program_new(uvcc_program **out, const uvcc_allocator *al) {
     memset(p, 0, sizeof *p);
     p->alloc = *al;
     p->replicas = p->stages = p->tp_ranks = 1;
+    p->window = UVCC_WINDOW_BYTES;
     *out = p;
     return 0;
 }
@@ -56,6 +58,8 @@ void uvcc_program_free(uvcc_program *p) {
     for (uint32_t i = 0; i < p->function_count; i++)
         release(p, p->functions[i], p->functions[i]->bytes);
     release(p, p->functions, p->function_cap * sizeof *p->functions);
+    release(p, p->recipes, p->recipe_cap * sizeof *p->recipes);
+    release(p, p->by_name, p->by_name_cap * sizeof *p->by_name);
     uvcc_allocator al = p->alloc;
     al.free(al.user, p, sizeof *p, UVCC_MEM_STATE);
 }
@@ -67,12 +71,12 @@ static void *with_room(const uvcc_program *p, void *items, uint32_t count, uint3
     assert(count <= *cap && (items != NULL || *cap == 0));
     if (count < *cap)
         return items;
-    uint32_t cap_new = *cap == 0 ? 16 : 2 * *cap;
-    void *bigger = p->alloc.alloc(p->alloc.user, cap_new * size, UVCC_MEM_STATE);
+    const uint32_t cap_new = *cap == 0 ? 16 : *cap + *cap / 2;
+    void *bigger = p->alloc.alloc(p->alloc.user, (size_t)cap_new * size, UVCC_MEM_STATE);
     if (bigger == NULL)
         return NULL;
     if (count != 0)
-        memcpy(bigger, items, count * size);
+        memcpy(bigger, items, (size_t)count * size);
     release(p, items, *cap * size);
     *cap = cap_new;
     return bigger;
@@ -89,13 +93,6 @@ static bool copy_name(char out[UVCCI_NAME_BYTES], const char *name) {
     return true;
 }
 
-static uint32_t hash_name(const char *name) { /* FNV-1a */
-    uint32_t h = 2166136261u;
-    for (; *name != 0; name++)
-        h = (h ^ (uint8_t)*name) * 16777619u;
-    return h;
-}
-
 int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t) {
     uvcci_tensor n = {0};
     if (p == NULL || t == NULL || t->name == NULL || t->name[0] == 0 || !copy_name(n.name, t->name))
@@ -109,13 +106,15 @@ int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t) {
     if (room == NULL)
         return UVCC_ERR_NOMEM;
     n.desc = *t;
-    n.name_hash = hash_name(n.name);
+    n.name_hash = uvcci_hash_name(n.name);
     n.elems = (uint64_t)t->rows * t->cols;
     room[p->tensor_count] = n;
     bool moved = room != p->tensors;
     p->tensors = room;
     for (uint32_t i = moved ? 0 : p->tensor_count; i <= p->tensor_count; i++)
         room[i].desc.name = room[i].name;
+    if (uvcci_tensor_names_put(p, p->tensor_count) != 0)
+        return UVCC_ERR_NOMEM;
     return (int)p->tensor_count++;
 }
 
@@ -133,6 +132,21 @@ int uvcc_program_function(uvcc_program *p, const uvcc_function *f) {
     p->functions = room;
     int err = uvcci_fn_copy(&room[p->function_count], f, &p->alloc);
     return err == 0 ? (int)p->function_count++ : err;
+}
+
+uvcci_recipe *uvcci_recipe_of(uvcc_program *p, const uint8_t key[UVCCI_RECIPE_KEY_BYTES]) {
+    for (uint32_t i = 0; i < p->recipe_count; i++)
+        if (memcmp(p->recipes[i].key, key, UVCCI_RECIPE_KEY_BYTES) == 0)
+            return &p->recipes[i];
+    uvcci_recipe *room =
+        with_room(p, p->recipes, p->recipe_count, &p->recipe_cap, sizeof *p->recipes);
+    if (room == NULL)
+        return NULL;
+    p->recipes = room;
+    uvcci_recipe *new = &room[p->recipe_count++];
+    *new = (uvcci_recipe){.function = UVCCI_NO_FUNCTION};
+    memcpy(new->key, key, UVCCI_RECIPE_KEY_BYTES);
+    return new;
 }
 
 int uvcc_program_entry(uvcc_program *p, const char *name) {
@@ -202,7 +216,7 @@ int uvcc_program_input_mb(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t
     int err = open_entry(p, &e);
     if (err != 0)
         return err;
-    if (e->input_count == UVCCI_MAX_IO)
+    if (e->input_count == UVCCI_MAX_INPUTS)
         return UVCC_ERR_LIMIT;
     uvcc_io_desc *room = with_room(p, p->inputs, p->input_count, &p->input_cap, sizeof *p->inputs);
     if (room == NULL)
@@ -218,8 +232,6 @@ static int add_output(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t rec
     int err = open_entry(p, &e);
     if (err != 0)
         return err;
-    if (e->output_count == UVCCI_MAX_IO)
-        return UVCC_ERR_LIMIT;
     uvcc_io_desc *room =
         with_room(p, p->outputs, p->output_count, &p->output_cap, sizeof *p->outputs);
     if (room == NULL)
@@ -264,6 +276,15 @@ int uvcc_program_topology(uvcc_program *p, uint32_t replicas, uint32_t stages, u
     p->replicas = replicas;
     p->stages = stages;
     p->tp_ranks = tp_ranks;
+    return 0;
+}
+
+int uvcc_program_window(uvcc_program *p, uint64_t bytes) {
+    if (p == NULL || bytes == 0)
+        return UVCC_ERR_USAGE;
+    if (p->finished)
+        return UVCC_ERR_STATE;
+    p->window = bytes;
     return 0;
 }
 
@@ -321,13 +342,8 @@ const uvcc_tensor_desc *uvcc_program_tensor_at(const uvcc_program *p, uint32_t i
 int uvcc_program_find(const uvcc_program *p, const char *name) {
     if (p == NULL || name == NULL)
         return UVCC_ERR_USAGE;
-    if (name == NULL)
-        return UVCC_ERR_NOT_FOUND;
-    uint32_t hash = hash_name(name);
-    for (uint32_t i = 0; i < p->tensor_count; i++)
-        if (p->tensors[i].name_hash == hash && strcmp(p->tensors[i].name, name) == 0)
-            return (int)i;
-    return UVCC_ERR_NOT_FOUND;
+    const uint32_t i = uvcci_tensor_named(p, name);
+    return i != UVCC_NO_TENSOR ? (int)i : UVCC_ERR_NOT_FOUND;
 }
 
 const uvcc_function *uvcc_program_function_at(const uvcc_program *p, uint32_t i) {

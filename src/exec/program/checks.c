@@ -5,8 +5,10 @@
 #include "exec/program/op_check.h"
 #include "exec/program/op_class.h"
 #include "exec/program/program_impl.h"
+#include "exec/program/tensor_names.h"
 #include "exec/program/tiles.h"
 
+#include "proto/sort.h"
 #include <assert.h>
 #include <string.h>
 #include <uvcc/compute.h>
@@ -17,9 +19,8 @@ int uvcci_check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
     uvcci_tensor *t = &p->tensors[i];
     const uvcc_tensor_desc *d = &t->desc;
     const int bad = UVCC_ERR_PROGRAM;
-    for (uint32_t j = 0; j < i; j++)
-        if (p->tensors[j].name_hash == t->name_hash && strcmp(p->tensors[j].name, t->name) == 0)
-            return uvcci_fail(m, bad, "two tensors are called %s; names are unique", t->name);
+    if (uvcci_tensor_named(p, t->name) != i)
+        return uvcci_fail(m, bad, "two tensors are called %s; names are unique", t->name);
     if (t->elems == 0 || t->elems > UVCCI_MAX_ELEMS)
         return uvcci_fail(m, bad, "tensor %s is %u x %u; it needs 1 to 2^40 elements", t->name,
                           d->rows, d->cols);
@@ -115,8 +116,11 @@ static bool takes(unsigned sharings, const uvcc_tensor_desc *t) {
 
 static int check_sharing(const uvcci_op_check *c, const uvcci_op_class *k) {
     const int bad = UVCC_ERR_PROGRAM;
+    /* what a party computes alone of an additive tensor is additive */
+    const bool local = k->out == UVCCI_TAKES_BOTH && (k->traits & UVCCI_IS_COLLECTIVE) == 0;
+    const bool replicated = local && c->out[0]->sharing == UVCC_REPLICATED;
     for (unsigned i = 0; i < c->d->in_count; i++) {
-        if (takes(i < 3 ? k->in[i] : 0, c->in[i]))
+        if (takes(i < 3 && !replicated ? k->in[i] : 0, c->in[i]))
             continue;
         if (c->in[i]->sharing == UVCC_ADDITIVE)
             return uvcci_fail(c->m, bad,
@@ -221,8 +225,6 @@ static int check_op(const uvcc_program *p, const uvcci_entry *e, const uvcci_op 
     if (d->phase == UVCC_UPD && d->k >> 8 == UVCCI_TO_ONE_BLOCK)
         return uvcci_fail(m, bad, "%s: block %u of UPD is for outputs to one party", label,
                           UVCCI_TO_ONE_BLOCK);
-    if (d->phase == UVCC_UPD && d->mb != 0)
-        return uvcci_fail(m, bad, "%s: an UPD op is of no microbatch but 0", label);
     if (before != NULL && uvcci_op_key(d) <= uvcci_op_key(&before->desc))
         return uvcci_fail(m, bad, "%s does not come after %s; (phase, mb, k) must rise", label,
                           uvcci_op_label(before, other));
@@ -252,13 +254,57 @@ static int check_io(const uvcc_program *p, const uvcci_entry *e, const char *wha
                               "entry %s: %s %u is %s, which is additive; inputs and outputs are "
                               "replicated",
                               e->name, what, io[i].id, p->tensors[io[i].tensor].name);
-        for (uint32_t j = 0; j < i; j++)
-            if (io[i].id == io[j].id || io[i].tensor == io[j].tensor)
-                return uvcci_fail(m, UVCC_ERR_PROGRAM,
-                                  "entry %s: %s %u (%s) comes twice; ids and tensors are unique",
-                                  e->name, what, io[i].id, p->tensors[io[i].tensor].name);
     }
     return 0;
+}
+
+/* Of which inputs or outputs an id or tensor comes twice: sorted by that, with the index below. */
+static int check_unique(const uvcc_program *p, const uvcci_entry *e, const char *what,
+                        const uvcc_io_desc *io, uint32_t count, uint64_t *keys,
+                        const uvcci_message *m) {
+    for (unsigned by_tensor = 0; by_tensor < 2; by_tensor++) {
+        for (uint32_t i = 0; i < count; i++)
+            keys[i] = (uint64_t)(by_tensor ? io[i].tensor : io[i].id) << 32 | i;
+        uvcci_sort(keys, count, sizeof keys[0], uvcci_compare_u64);
+        for (uint32_t i = 1; i < count; i++) {
+            const uvcc_io_desc *twice = &io[(uint32_t)keys[i]];
+            if (keys[i] >> 32 == keys[i - 1] >> 32)
+                return uvcci_fail(m, UVCC_ERR_PROGRAM,
+                                  "entry %s: %s %u (%s) comes twice; ids and tensors are unique",
+                                  e->name, what, twice->id, p->tensors[twice->tensor].name);
+        }
+    }
+    return 0;
+}
+
+/* What an entry gets and gives: each exists once, and inputs have numbers within their microbatch.
+ */
+static int check_all_io(const uvcc_program *p, const uvcci_entry *e, const uvcci_message *m) {
+    const uvcc_io_desc *in = uvcci_io_from(p->inputs, e->input_first),
+                       *out = uvcci_io_from(p->outputs, e->output_first);
+    const size_t count = e->input_count > e->output_count ? e->input_count : e->output_count;
+    int err = check_io(p, e, "input", in, e->input_count, m);
+    if (err == 0)
+        err = check_io(p, e, "output", out, e->output_count, m);
+    if (err != 0 || count == 0)
+        return err;
+    uint64_t *keys = p->alloc.alloc(p->alloc.user, count * sizeof *keys, UVCC_MEM_STATE);
+    if (keys == NULL)
+        return UVCC_ERR_NOMEM;
+    err = check_unique(p, e, "input", in, e->input_count, keys, m);
+    if (err == 0)
+        err = check_unique(p, e, "output", out, e->output_count, keys, m);
+    for (uint32_t i = 0; i < e->input_count; i++)
+        keys[i] = in[i].mb;
+    uvcci_sort(keys, e->input_count, sizeof keys[0], uvcci_compare_u64);
+    for (uint32_t i = UVCCI_IO_PAGE; i < e->input_count && err == 0; i++)
+        if (keys[i] == keys[i - UVCCI_IO_PAGE])
+            err = uvcci_fail(m, UVCC_ERR_PROGRAM,
+                             "entry %s: microbatch %u has more than %u inputs; join some of them "
+                             "in one tensor",
+                             e->name, (unsigned)keys[i], UVCCI_IO_PAGE);
+    p->alloc.free(p->alloc.user, keys, count * sizeof *keys, UVCC_MEM_STATE);
+    return err;
 }
 
 /* STEP names an entry by its inputs' ids and shapes, so no two entries may have the same. */
@@ -338,10 +384,7 @@ static int check_microbatches(const uvcc_program *p, const uvcci_entry *e, const
 
 int uvcci_check_entry(const uvcc_program *p, uint32_t index, const uvcci_message *m) {
     const uvcci_entry *e = &p->entries[index];
-    int err = check_io(p, e, "input", uvcci_io_from(p->inputs, e->input_first), e->input_count, m);
-    if (err == 0)
-        err = check_io(p, e, "output", uvcci_io_from(p->outputs, e->output_first), e->output_count,
-                       m);
+    int err = check_all_io(p, e, m);
     for (uint32_t i = 0; i < e->user_count && err == 0; i++) {
         const uvcci_op *op = &p->user_ops[e->user_first + i];
         err = check_op(p, e, op, i == 0 ? NULL : op - 1, m);

@@ -5,6 +5,7 @@
  * What an edge changes is who sends, not how much is sent, so no ids are needed. */
 #include "exec/program/op_way.h"
 #include "exec/program/plan_make.h"
+#include "exec/program/plan_pool.h"
 
 #include <string.h>
 
@@ -50,40 +51,56 @@ static void add_round(const uvcci_plan *plan, const uvcci_plan_round *r, uint64_
     *messages += r->parts * directions(plan, r, of_block);
 }
 
-static int cost_of(const uvcc_program *p, const uvcci_entry *e, uint32_t op, uvcc_op_cost *out) {
+/* So many segments of that plan. */
+static void add_segments(const uvcci_plan *plan, uint32_t count, uvcc_op_cost *out) {
+    uint64_t online = 0, before = 0;
+    uint32_t messages = 0;
+    for (unsigned i = 0; i < (unsigned)plan->round_count + plan->key_count; i++) {
+        const uvcci_plan_round *r = &plan->rounds[i];
+        const bool ahead = uvcci_plan_is_keys(plan, r) || r->turn == UVCCI_TURN_TRIPLE;
+        add_round(plan, r, ahead ? &before : &online, &messages);
+    }
+    out->online_bytes += count * online;
+    out->preprocessing_bytes += count * before;
+    out->messages += count * messages;
+}
+
+static uvcc_op_cost cost_of(const uvcci_plan *plan) {
+    const uvcci_plan *last = plan->segments.last;
+    uvcc_op_cost cost = {.rounds = (uint32_t)plan->turns - plan->silent_turns};
+    add_segments(plan, plan->segments.count - (last != NULL), &cost);
+    if (last != NULL)
+        add_segments(last, 1, &cost);
+    return cost;
+}
+
+int uvcc_program_cost(const uvcc_program *p, uint32_t entry, uint32_t op, uvcc_op_cost *out) {
     uvcci_plan plan;
+    if (p == NULL || out == NULL || !p->finished || entry >= p->entry_count ||
+        op >= p->entries[entry].op_count)
+        return UVCC_ERR_USAGE;
+    const uvcci_entry *e = &p->entries[entry];
     const int err = uvcci_plan_make(&plan, p, e, &e->ops[op], &p->alloc);
     if (err != 0)
         return err;
-    *out = (uvcc_op_cost){.rounds = (uint32_t)plan.turns - plan.silent_turns};
-    for (unsigned i = 0; i < (unsigned)plan.round_count + plan.key_count; i++) {
-        const uvcci_plan_round *r = &plan.rounds[i];
-        const bool before = uvcci_plan_is_keys(&plan, r) || r->turn == UVCCI_TURN_TRIPLE;
-        add_round(&plan, r, before ? &out->preprocessing_bytes : &out->online_bytes,
-                  &out->messages);
-    }
+    *out = cost_of(&plan);
     uvcci_plan_free(&plan, &p->alloc);
     return 0;
 }
 
-int uvcc_program_cost(const uvcc_program *p, uint32_t entry, uint32_t op, uvcc_op_cost *out) {
-    if (p == NULL || out == NULL || !p->finished || entry >= p->entry_count ||
-        op >= p->entries[entry].op_count)
-        return UVCC_ERR_USAGE;
-    return cost_of(p, &p->entries[entry], op, out);
-}
-
 /* Program order is one that the dependencies allow: an op's depth is known when its turn comes. */
 static int longest_chain(const uvcc_program *p, const uvcci_entry *e, const bool *counted,
-                         uint32_t *depth, uint32_t *rounds) {
+                         uvcci_plan_pool *pool, uint32_t *depth, uint32_t *rounds) {
     *rounds = 0;
     for (uint32_t i = 0; i < e->op_count; i++) {
         const uvcci_op *op = &e->ops[i];
-        uvcc_op_cost cost = {0};
-        const int err = counted == NULL || counted[i] ? cost_of(p, e, i, &cost) : 0;
-        if (err != 0)
-            return err;
-        depth[i] += cost.rounds;
+        if (counted == NULL || counted[i]) {
+            const uvcci_plan *plan;
+            const int err = uvcci_plan_pool_get(pool, p, e, op, &p->alloc, &plan);
+            if (err != 0)
+                return err;
+            depth[i] += (uint32_t)plan->turns - plan->silent_turns;
+        }
         *rounds = depth[i] > *rounds ? depth[i] : *rounds;
         for (uint32_t k = 0; k < op->succ_count; k++) {
             uint32_t *next = &depth[e->succ[op->succ_first + k]];
@@ -100,10 +117,12 @@ int uvcc_program_rounds(const uvcc_program *p, uint32_t entry, const bool *count
     const uvcci_entry *e = &p->entries[entry];
     const size_t bytes = (e->op_count + 1) * sizeof(uint32_t);
     uint32_t *depth = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
+    uvcci_plan_pool pool = {0};
     if (depth == NULL)
         return UVCC_ERR_NOMEM;
     memset(depth, 0, bytes);
-    const int err = longest_chain(p, e, counted, depth, rounds);
+    const int err = longest_chain(p, e, counted, &pool, depth, rounds);
+    uvcci_plan_pool_free(&pool, &p->alloc);
     p->alloc.free(p->alloc.user, depth, bytes, UVCC_MEM_STATE);
     return err;
 }

@@ -7,7 +7,7 @@
 #include "exec/primitives/function_layout.h"
 #include <assert.h>
 #include <stdbool.h>
-#include <uvcc/function.h>
+#include <uvcc/program.h>
 
 /* What is known of an instruction before anything runs. */
 typedef struct uvcci_fn_info {
@@ -44,10 +44,21 @@ static inline const char *uvcci_fn_name(const uvcc_function *f) {
 /* The instruction without what its kind does not use: operands and io UVCC_FN_NONE, the rest 0. */
 uvcc_fn_instr uvcci_fn_canonical(const uvcc_fn_instr *s);
 
+/* Inputs of an op that runs a function, and what it makes of them. */
+typedef struct uvcci_fn_use {
+    uint32_t rows, cols; /* 0: no such op yet */
+    uint8_t in_bits[UVCC_OP_MAX_IN];
+    uint8_t out_bits[UVCC_OP_MAX_OUT];
+    uint32_t out_cols[UVCC_OP_MAX_OUT];
+} uvcci_fn_use;
+
 /* A copy of a function, in one block of memory with all that it points to. */
 typedef struct uvcci_function {
     uvcc_function f;
     size_t bytes;
+    /* The last that passed while the program is checked: thousands of ops ask the same, and each
+     * answer reads all tables. */
+    uvcci_fn_use checked;
 } uvcci_function;
 /* A canonical copy. UVCC_ERR_USAGE, UVCC_ERR_LIMIT: what cannot be copied; nothing else is checked.
  */

@@ -94,12 +94,15 @@ static bool is_parallel(const uvcc_program *p) {
     bool any = p->replicas * p->stages * p->tp_ranks != 1;
     for (uint32_t i = 0; i < p->entry_count; i++)
         any |= p->entries[i].microbatches > 1 || p->entries[i].stages > 1;
+    for (uint32_t i = 0; i < p->user_op_count && !any; i++)
+        any = p->user_ops[i].desc.mb != 0; /* a page of UPD */
     return any;
 }
 
-/* One worker with one microbatch hashes as if there were no others: "UVCC_PARALLEL_V1" || LE32
- * replicas, stages, tp_ranks || each entry: LE32 stage, stages, ahead || each input: LE16 mb ||
- * each op: LE16 mb || U8 group. Here ops stand as they came, in the order of (phase, mb, k). */
+/* One worker with one microbatch, and one page of UPD, hashes as if there were no others:
+ * "UVCC_PARALLEL_V1" || LE32 replicas, stages, tp_ranks || each entry: LE32 stage, stages, ahead
+ * || each input: LE16 mb || each op: LE16 mb || U8 group. Here ops stand as they came, in the
+ * order of (phase, mb, k). */
 static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
     static const char domain[] = "UVCC_PARALLEL_V1";
     uint8_t buf[16];
@@ -127,7 +130,7 @@ static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
 
 /* Fields that came later, each where it is not 0: a program without any hashes as if there were no
  * such fields. */
-enum { HASH_SHARING = 1, HASH_HEADS = 2, HASH_RECEIVER = 3, HASH_TILES = 4 };
+enum { HASH_SHARING = 1, HASH_HEADS = 2, HASH_RECEIVER = 3, HASH_TILES = 4, HASH_WINDOW = 5 };
 
 typedef struct later_fields {
     uvcci_sha256 *h;
@@ -188,7 +191,7 @@ static void hash_later_output(later_fields *l, uint32_t entry, uint32_t i, const
 
 static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
     later_fields l = {.h = h};
-    uint8_t buf[8];
+    uint8_t buf[16];
     for (uint32_t i = 0; i < p->tensor_count; i++) {
         uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
         uvcci_put8(&w, HASH_SHARING);
@@ -206,6 +209,12 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
     for (uint32_t i = 0; i < p->entry_count; i++)
         for (uint32_t j = 0; j < p->entries[i].user_count; j++)
             hash_tiles(&l, p, i, j, &p->user_ops[p->entries[i].user_first + j].desc);
+    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
+    uvcci_put8(&w, HASH_WINDOW);
+    uvcci_put64(&w, p->window);
+    assert(!w.bad);
+    if (p->window != UVCC_WINDOW_BYTES)
+        hash_later(&l, buf, w.len);
 }
 
 /* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows,
@@ -219,7 +228,8 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
  * additive tensor: U8 1 || LE32 tensor || U8 sharing
  * || each op with heads, by entry: U8 2 || LE32 entry, op || LE16 heads || LE32 row groups
  * || each output to one party, by entry: U8 3 || LE32 entry, output || U8 receiver
- * || each op of several tiles, by entry: U8 4 || LE32 entry, op, rows of a tile). What a
+ * || each op of several tiles, by entry: U8 4 || LE32 entry, op, rows of a tile
+ * || a window that is not the usual one: U8 5 || LE64 bytes). What a
  * kind of instruction does not use is UVCC_FN_NONE (a, b, io) or 0. Before the later fields stands,
  * unless hash_parallel says nothing, what it says. Names stay out. */
 void uvcci_hash_program(uvcc_program *p) {

@@ -162,11 +162,9 @@ static void write_outputs(walk *w, const uvcc_program *p, uvcci_entry *e, uint32
 
 /* Waits for an earlier op that no tensor names. */
 static void follow(walk *w, uvcci_entry *e, uint32_t i) {
-    const uvcc_op_desc *d = &e->ops[i].desc;
-    const uvcci_op_class *c = uvcci_op_class_of(d->opcode);
-    for (uint32_t k = 0; c->follows != NULL && k < i; k++)
-        if (c->follows(d, &e->ops[k].desc))
-            depend(w, e, k, i);
+    const uvcci_op_class *c = uvcci_op_class_of(e->ops[i].desc.opcode);
+    if (c->follows != NULL)
+        depend(w, e, c->follows(e, i), i);
 }
 
 static int check_partners(const uvcci_entry *e, const uvcci_message *m) {
@@ -194,18 +192,48 @@ static void list_successors(walk *w, uvcci_entry *e) {
         e->succ[w->stamp[w->edges[n].from]++] = w->edges[n].to;
 }
 
-/* By (phase, mb, k), which no two ops share: below the key stands the op's index, 16 bits. */
+/* By (phase, mb, k), which no two ops share: below the key, of 34 bits, stands the op's index. */
+enum { INDEX_BITS = 30 };
+_Static_assert(UVCCI_MAX_OPS <= 1u << INDEX_BITS, "a number for each");
 static void number_ops(walk *w, uvcci_entry *e) {
     for (uint32_t i = 0; i < e->op_count; i++)
-        w->keys[i] = uvcci_op_key(&e->ops[i].desc) << 16 | i;
+        w->keys[i] = uvcci_op_key(&e->ops[i].desc) << INDEX_BITS | i;
     uvcci_sort(w->keys, e->op_count, sizeof w->keys[0], uvcci_compare_u64);
     for (uint32_t i = 0; i < e->op_count; i++) {
-        assert(i == 0 || w->keys[i - 1] >> 16 < w->keys[i] >> 16);
-        e->by_ordinal[i] = (uint32_t)(w->keys[i] & 0xffff);
+        assert(i == 0 || w->keys[i - 1] >> INDEX_BITS < w->keys[i] >> INDEX_BITS);
+        e->by_ordinal[i] = (uint32_t)(w->keys[i] & ((1u << INDEX_BITS) - 1));
         e->ops[e->by_ordinal[i]].ordinal = i;
     }
 }
 
+uint32_t uvcci_ordinal_from(const uvcci_entry *e, uint64_t key) {
+    uint32_t first = 0, end = e->op_count;
+    while (first < end) {
+        const uint32_t at = first + (end - first) / 2;
+        if (uvcci_op_key(&e->ops[e->by_ordinal[at]].desc) < key)
+            first = at + 1;
+        else
+            end = at;
+    }
+    return first;
+}
+
+/* Ops by the buffers that they touch: how many touch each is known. */
+static void list_touching(const uvcc_program *p, uvcci_entry *e) {
+    uint32_t at = 0;
+    for (uint32_t b = 0; b < p->tensor_count; b++) {
+        e->touch_from[b] = at;
+        at += e->uses[b];
+    }
+    e->touch_from[p->tensor_count] = at;
+    for (uint32_t i = 0; i < e->op_count; i++)
+        for (uint32_t k = 0; k < e->ops[i].touched_count; k++)
+            e->touching[e->touch_from[e->ops[i].touched[k]]++] = i;
+    for (uint32_t b = p->tensor_count; b-- != 0;) /* each was moved to where the next one begins */
+        e->touch_from[b] -= e->uses[b];
+}
+
+/* The one walk: first what sorts by keys alone, last the lists whose lengths the walk counts. */
 int uvcci_program_analyse(const uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
     walk w;
     int err = walk_init(&w, p, e);
@@ -229,8 +257,10 @@ int uvcci_program_analyse(const uvcc_program *p, uvcci_entry *e, const uvcci_mes
     }
     if (err == 0)
         err = check_partners(e, m);
-    if (err == 0)
+    if (err == 0) {
         list_successors(&w, e);
+        list_touching(p, e);
+    }
     p->alloc.free(p->alloc.user, w.mem, w.mem_bytes, UVCC_MEM_STATE);
     return err;
 }

@@ -9,9 +9,9 @@
 
 #include "exec/program/program.h"
 
-/* Fills ordinals, versions, dependencies and lives of e, whose ops, by_ordinal, succ, life and uses
- * are allocated (succ for uvcci_edge_bound() words). UVCC_ERR_PROGRAM names a read of what was
- * never written or was overwritten. */
+/* Fills ordinals, versions, dependencies and lives of e, whose ops, by_ordinal, succ, life, uses
+ * and lists of touching ops are allocated (succ for uvcci_edge_bound() words). UVCC_ERR_PROGRAM
+ * names a read of what was never written or was overwritten. */
 int uvcci_program_analyse(const uvcc_program *p, uvcci_entry *e, const uvcci_message *m);
 /* Most edges that the dependencies of these ops can have. */
 uint32_t uvcci_edge_bound(const uvcci_op *ops, uint32_t count);

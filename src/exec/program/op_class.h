@@ -17,7 +17,7 @@ typedef enum uvcci_op_trait {
     UVCCI_WORKS_IN_PLACE = 1 << 0, /* the output may stand in an input's buffer */
     UVCCI_USES_SHIFT = 1 << 1,
     UVCCI_USES_CONSTANT = 1 << 2,
-    UVCCI_USES_HEADS = 1 << 3, /* and row groups, and the flags of stacked operands */
+    UVCCI_USES_HEADS = 1 << 3, /* and row groups */
     UVCCI_USES_GROUP = 1 << 4,
     UVCCI_USES_FUNCTION = 1 << 5,
     UVCCI_IS_PRODUCT = 1 << 6,    /* of two secrets, natively or on a Beaver triple */
@@ -26,6 +26,7 @@ typedef enum uvcci_op_trait {
     UVCCI_IS_INPUT = 1 << 9,      /* uvcc_program_input() makes it */
     UVCCI_IS_OUTPUT = 1 << 10,
     UVCCI_FEEDS_NEIGHBOUR = 1 << 11, /* a neighbouring stage waits for it */
+    UVCCI_PLANS_BY_ENTRY = 1 << 12,  /* its plan depends on more than its fields and tensors */
 } uvcci_op_trait;
 
 /* Sharings of a tensor, as a set. */
@@ -56,8 +57,9 @@ typedef struct uvcci_op_class {
     /* The earlier op that made what this one is about: it waits for that and reads no tensor.
      * UVCCI_NO_OP: it reads what it names. */
     uint32_t (*partner)(const uvcci_entry *e, uint32_t op);
-    /* Whether it waits for an earlier op though no tensor says so; for one at most. */
-    bool (*follows)(const uvcc_op_desc *d, const uvcc_op_desc *earlier);
+    /* The earlier op that it waits for though no tensor says so, or UVCCI_NO_OP. Ordinals are
+     * known. */
+    uint32_t (*follows)(const uvcci_entry *e, uint32_t op);
     /* Its versions are known, and which op made the newest of each tensor. */
     int (*check_versions)(const uvcci_entry *e, uint32_t op, const uint32_t *writer,
                           const uvcci_message *m);
@@ -66,7 +68,11 @@ typedef struct uvcci_op_class {
 
     /* ---- in a session ---- */
 
-    /* Its rounds and ids; NULL: it sends nothing. */
+    /* Units of a large op, which is cut between any two of them; *by_element: they are elements of
+     * its output, whatever its rows are. NULL, or 1: it is not cut. */
+    uint64_t (*units)(const uvcc_program *p, const uvcc_op_desc *d, bool *by_element);
+    /* Its rounds and ids; NULL: it sends nothing. The draft has no entry, and of the op only what
+     * the program's author said, but for PLANS_BY_ENTRY and products on triples. */
     int (*plan)(struct uvcci_draft *d);
     /* How instances run; a plan may choose another way (plan.h). */
     const struct uvcci_op_way *way;
@@ -77,6 +83,9 @@ typedef struct uvcci_op_family {
     const uvcci_op_class *classes;
     unsigned count;
 } uvcci_op_family;
+
+/* Units of an op that works element by element. */
+uint64_t uvcci_units_of_elements(const uvcc_program *p, const uvcc_op_desc *d, bool *by_element);
 
 /* ops/classes.c. NULL: there is no such opcode. */
 const uvcci_op_class *uvcci_op_class_of(uint16_t opcode);

@@ -11,14 +11,18 @@
 #include <string.h>
 #include <uvcc/pipeline.h>
 
-static uvcci_op io_op(const uvcc_program *p, const uvcc_io_desc *io, uint32_t index, bool input) {
+/* number: of an output that in the entry, of an input that in the entry or, where one block has not
+ * numbers enough for all, in its microbatch. */
+static uvcci_op io_op(const uvcc_program *p, const uvcc_io_desc *io, uint32_t index,
+                      uint32_t number, bool input) {
     uvcci_op op = {.io = index};
     uvcc_op_desc *d = &op.desc;
-    d->mb = io->mb;
+    assert(!input || number < UVCCI_IO_PAGE);
+    d->mb = input ? io->mb : (uint16_t)(number / UVCCI_IO_PAGE);
     const bool to_one = !input && io->receiver != UVCC_TO_ALL;
     d->opcode = input ? UVCC_OP_INPUT : to_one ? UVCC_OP_OUTPUT_TO : UVCC_OP_OUTPUT;
     d->phase = input ? UVCC_FWD : UVCC_UPD;
-    d->k = (uint16_t)((to_one ? UVCCI_TO_ONE_BLOCK : UVCCI_IO_BLOCK) << 8 | index);
+    d->k = (uint16_t)((to_one ? UVCCI_TO_ONE_BLOCK : UVCCI_IO_BLOCK) << 8 | number % UVCCI_IO_PAGE);
     d->in_count = !input;
     d->out_count = input;
     for (uint32_t i = 0; i < UVCC_OP_MAX_IN; i++)
@@ -30,12 +34,57 @@ static uvcci_op io_op(const uvcc_program *p, const uvcc_io_desc *io, uint32_t in
     return op;
 }
 
-/* The ops of one slot, from the user ops at *at on. */
-static uvcci_op *put_slot(const uvcc_program *p, const uvcci_entry *e, uvcci_slot slot,
-                          uint32_t *at, uvcci_op *op) {
-    for (uint32_t i = 0; slot.phase == UVCC_FWD && i < e->input_count; i++)
-        if (e->inputs[i].mb == slot.mb)
-            *op++ = io_op(p, &e->inputs[i], i, true);
+/* What the slots are filled from. */
+typedef struct filling {
+    const uvcc_program *p;
+    const uvcci_entry *e;
+    uvcci_slot *slots;
+    uint32_t *first, *input; /* inputs of microbatch m: input[first[m]] .. input[first[m + 1]] */
+    uint32_t at[3];          /* of each phase, the next user op */
+    void *mem;
+    size_t mem_bytes;
+} filling;
+
+/* Inputs by their microbatches, those of one in the order in which they were given. */
+static void list_inputs(filling *f) {
+    const uvcci_entry *e = f->e;
+    for (uint32_t i = 0; i < e->input_count; i++)
+        f->first[e->inputs[i].mb + 1]++;
+    for (uint32_t mb = 0; mb < e->microbatches; mb++)
+        f->first[mb + 1] += f->first[mb];
+    for (uint32_t i = e->input_count; i-- != 0;)
+        f->input[--f->first[e->inputs[i].mb + 1]] = i;
+    /* first[m + 1] is now where m begins */
+    memmove(f->first, f->first + 1, e->microbatches * sizeof *f->first);
+    f->first[e->microbatches] = e->input_count;
+}
+
+static int begin_filling(filling *f, const uvcc_program *p, const uvcci_entry *e) {
+    const size_t slots = 2 * (size_t)e->microbatches, firsts = e->microbatches + 1u;
+    *f = (filling){.p = p, .e = e};
+    f->mem_bytes = (firsts + e->input_count) * sizeof(uint32_t) + slots * sizeof(uvcci_slot);
+    f->mem = p->alloc.alloc(p->alloc.user, f->mem_bytes, UVCC_MEM_STATE);
+    if (f->mem == NULL)
+        return UVCC_ERR_NOMEM;
+    memset(f->mem, 0, f->mem_bytes);
+    f->first = f->mem;
+    f->input = f->first + firsts;
+    f->slots = (uvcci_slot *)(f->input + e->input_count);
+    list_inputs(f);
+    return uvcci_sched_order(e->stage, e->stages, e->microbatches, e->ahead, f->slots, slots);
+}
+
+/* The ops of one slot. */
+static uvcci_op *put_slot(filling *f, uvcci_slot slot, uvcci_op *op) {
+    const uvcc_program *p = f->p;
+    const uvcci_entry *e = f->e;
+    uint32_t *at = &f->at[slot.phase];
+    const uint32_t first = f->first[slot.mb], end = f->first[slot.mb + 1];
+    for (uint32_t n = first; slot.phase == UVCC_FWD && n < end; n++) {
+        const uint32_t i = f->input[n];
+        const bool few = e->input_count <= UVCCI_IO_PAGE;
+        *op++ = io_op(p, &e->inputs[i], i, few ? i : n - first, true);
+    }
     for (; *at < e->user_count; ++*at) {
         const uvcci_op *user = &p->user_ops[e->user_first + *at];
         if (user->desc.phase != slot.phase || user->desc.mb != slot.mb)
@@ -49,26 +98,25 @@ static uvcci_op *put_slot(const uvcc_program *p, const uvcci_entry *e, uvcci_slo
 /* Ops in program order. User ops stand in the order of (phase, mb, k), so the FWD slots take theirs
  * one behind the other, and so do the BWD slots. */
 static int put_ops(const uvcc_program *p, uvcci_entry *e) {
-    const size_t cap = 2 * (size_t)e->microbatches;
-    uvcci_slot *slots = p->alloc.alloc(p->alloc.user, cap * sizeof *slots, UVCC_MEM_STATE);
-    if (slots == NULL)
-        return UVCC_ERR_NOMEM;
-    int n = uvcci_sched_order(e->stage, e->stages, e->microbatches, e->ahead, slots, cap);
-    assert(n == (int)cap);
-    uint32_t at[] = {0, 0, e->user_count};
+    filling f;
+    const int n = begin_filling(&f, p, e);
+    if (n < 0)
+        return n;
+    assert(n == 2 * (int)e->microbatches);
+    uint32_t *at = f.at;
     while (at[1] < e->user_count && p->user_ops[e->user_first + at[1]].desc.phase == UVCC_FWD)
         at[1]++;
     uvcci_op *op = e->ops;
     for (int i = 0; i < n; i++)
-        op = put_slot(p, e, slots[i], &at[slots[i].phase], op);
+        op = put_slot(&f, f.slots[i], op);
     for (at[2] = at[1]; at[2] < e->user_count; at[2]++) {
         *op = p->user_ops[e->user_first + at[2]];
         op++->io = UVCCI_NO_OP;
     }
     for (uint32_t i = 0; i < e->output_count; i++)
-        *op++ = io_op(p, &e->outputs[i], i, false);
+        *op++ = io_op(p, &e->outputs[i], i, i, false);
     assert(op == e->ops + e->op_count);
-    p->alloc.free(p->alloc.user, slots, cap * sizeof *slots, UVCC_MEM_STATE);
+    p->alloc.free(p->alloc.user, f.mem, f.mem_bytes, UVCC_MEM_STATE);
     return 0;
 }
 
@@ -142,6 +190,14 @@ static int rank_ops(const uvcc_program *p, uvcci_entry *e) {
 
 /* ---- all of them ---- */
 
+/* Most buffers that these ops can touch, one by one. */
+static size_t touch_bound(const uvcci_op *ops, uint32_t count) {
+    size_t n = 0;
+    for (uint32_t i = 0; i < count; i++)
+        n += ops[i].desc.in_count + ops[i].desc.out_count;
+    return n;
+}
+
 /* One block of memory for all tables of the entry, in the order of their alignment; it is freed as
  * one. */
 int uvcci_order_entry(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
@@ -151,8 +207,11 @@ int uvcci_order_entry(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
     size_t count = e->input_count + e->user_count + e->output_count;
     size_t edges = uvcci_edge_bound(user, e->user_count) + e->input_count + 2 * e->output_count;
     e->microbatches = uvcci_microbatches_of(p, e);
+    const size_t touches = touch_bound(user, e->user_count) + e->input_count + e->output_count;
     size_t bytes = count * (sizeof *e->ops + sizeof *e->by_ordinal + sizeof *e->by_rank) +
-                   edges * sizeof *e->succ + p->tensor_count * (sizeof *e->life + sizeof *e->uses) +
+                   edges * sizeof *e->succ + touches * sizeof *e->touching +
+                   p->tensor_count * (sizeof *e->life + sizeof *e->uses) +
+                   (p->tensor_count + 1u) * sizeof *e->touch_from +
                    e->microbatches * sizeof *e->bwd_count;
     e->mem = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
     if (e->mem == NULL)
@@ -164,7 +223,9 @@ int uvcci_order_entry(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
     e->by_ordinal = e->uses + p->tensor_count;
     e->by_rank = e->by_ordinal + count;
     e->bwd_count = e->by_rank + count;
-    e->succ = e->bwd_count + e->microbatches;
+    e->touch_from = e->bwd_count + e->microbatches;
+    e->touching = e->touch_from + p->tensor_count + 1;
+    e->succ = e->touching + touches;
     e->op_count = (uint32_t)count;
     e->inputs = inputs;
     e->outputs = outputs;

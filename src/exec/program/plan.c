@@ -71,9 +71,14 @@ uint64_t uvcci_plan_block_bytes_max(const uvcci_plan *plan, const uvcci_plan_rou
 }
 
 void uvcci_plan_free(uvcci_plan *plan, const uvcc_allocator *al) {
+    if (plan->segments.last != NULL) {
+        uvcci_plan_free(plan->segments.last, al);
+        al->free(al->user, plan->segments.last, sizeof *plan, UVCC_MEM_STATE);
+    }
     if (plan->mem != NULL)
         al->free(al->user, plan->mem, plan->mem_bytes, UVCC_MEM_STATE);
     plan->mem = NULL;
+    plan->segments.last = NULL;
 }
 
 /* ---- ids ---- */

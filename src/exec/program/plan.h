@@ -6,7 +6,11 @@
  * An op's communication is a list of rounds; a round carries one or two vectors, each under a
  * protocol of proto/engine.h. A round is cut into parts by ranges of blocks, so that no part can
  * pass UVCC_PART_BYTES in any direction; part q of a round is batch b = b_base + q of its kind. A
- * direction with no TLV in a part sends no message for it. */
+ * direction with no TLV in a part sends no message for it.
+ *
+ * A large op is cut into segments, which run like ops of their own: each has a plan's rounds, ids,
+ * keys and batches of its own. Where they end follows from the op alone, so that all parties agree
+ * on it whatever memory they have; how many are at work at a time is another matter (window.h). */
 #ifndef UVCCI_PLAN_H
 #define UVCCI_PLAN_H
 
@@ -24,7 +28,10 @@
 #define UVCCI_PLAN_IDS    64u /* of an op */
 #define UVCCI_PLAN_PARTS  64u /* of a round */
 #define UVCCI_TURN_ROUNDS 4u  /* sent by one turn */
-#define UVCCI_NO_ROUND    255u
+/* What a segment has at most, unless one unit has more; an op of less than both is not cut. */
+#define UVCCI_SEGMENT_ELEMS     (1u << 19)
+#define UVCCI_SEGMENT_KEY_BYTES (32u << 20) /* over all its blocks */
+#define UVCCI_NO_ROUND          255u
 
 /* An op that compares without keys has a round of one vector per round of its circuit. A block's
  * message is RESHARE TLVs with the block as their tile, one for each piece of at most 4096 words;
@@ -95,6 +102,16 @@ typedef struct uvcci_plan_beaver {
     uvcci_tiles tiles;
     uvcci_plan_mask mask[2];
 } uvcci_plan_beaver;
+/* How an op is cut. A unit is what no segment ends within: an element, or a row of what the op
+ * makes. */
+typedef struct uvcci_segments {
+    uint32_t count;
+    uint64_t units;          /* of the op; 1: it cannot be cut */
+    uint64_t per;            /* of each segment but the last */
+    bool by_element;         /* units are elements, whatever the op's rows are */
+    struct uvcci_plan *last; /* of the last segment, if it is shorter; else NULL */
+} uvcci_segments;
+
 /* Turns beside the op's own. A tile's triple takes two: C is made and sent, then it is here. Those
  * of tile 0 come before turn 0, those of others whenever the op is between two turns. A product of
  * several tiles uses each in a turn of its own, in rising order. */
@@ -137,10 +154,28 @@ typedef struct uvcci_plan {
     uvcci_fn_plan *fn;
     void *mem; /* holds rounds, id and fn */
     size_t mem_bytes;
-    uint16_t batches;                         /* rows of the op in the op table */
+    uvcci_segments segments; /* of the op; the rest of the plan is that of its first segment */
+    uint64_t units;          /* of this segment */
+    uint16_t batches;        /* rows of a segment in the op table */
+    uint64_t work_bytes;     /* that an instance takes while it is at work, for the window */
     uint64_t online_bytes_max, key_bytes_max; /* msg_len + 64 over all messages one way, at most */
     uint32_t messages_max;                    /* one way, keys included */
 } uvcci_plan;
+
+/* The plan of a segment, given its op's. */
+static inline const uvcci_plan *uvcci_plan_segment(const uvcci_plan *plan, uint32_t segment) {
+    return plan->segments.last != NULL && segment + 1 == plan->segments.count ? plan->segments.last
+                                                                              : plan;
+}
+/* Rows of an op in the op table: those of its segments, one after the other. */
+static inline uint32_t uvcci_plan_rows(const uvcci_plan *plan) {
+    return (plan->segments.count - 1) * plan->batches +
+           uvcci_plan_segment(plan, plan->segments.count - 1)->batches;
+}
+/* A sum over the segments of what their plans say. */
+#define UVCCI_PLAN_SUM(plan, what)                                                                 \
+    ((uint64_t)((plan)->segments.count - 1) * (plan)->what +                                       \
+     uvcci_plan_segment(plan, (plan)->segments.count - 1)->what)
 
 /* Bytes of a digest TLV, of which a part may carry one more per vector. */
 enum { UVCCI_DIGEST_TLV_BYTES = 4 + 12 + 32 };

@@ -106,21 +106,24 @@ static void plan_instr_keys(uvcci_draft *d, unsigned i, uint64_t elems) {
     uvcci_draft_vec(d, r, UVCCI_PROTO_KEYS, 0, id, 8)->instr = (uint8_t)i;
 }
 
+/* Of a segment that is cut between elements a row is one element: no instruction looks further. */
 int uvcci_plan_function(uvcci_draft *d, const uvcc_program *p, const uvcci_op *op,
                         uvcci_fn_plan *fn) {
     uvcci_plan *plan = d->plan;
-    const uvcc_tensor_desc *in = &p->tensors[op->desc.in[0]].desc;
+    const uint32_t cols = plan->segments.by_element ? 1 : p->tensors[op->desc.in[0]].desc.cols;
     plan->function = &p->functions[op->desc.function]->f;
     plan->fn = fn;
     plan->gate = UVCC_GATE_FUNCTION;
-    int rc = uvcci_fn_compile(plan->function, in->cols, NULL, fn, NULL, 0);
+    int rc = uvcci_fn_compile(plan->function, cols, NULL, fn, NULL, 0);
     if (rc != 0)
         return UVCC_ERR_PROGRAM;
-    plan->elems = p->tensors[op->desc.in[0]].elems;
+    const uint64_t units = plan->segments.units; /* of in[0], which may be wider than out[0] */
+    plan->elems = p->tensors[op->desc.in[0]].elems / units * plan->units;
+    const uint64_t rows = plan->elems / cols;
     plan->blocks = uvcci_blocks(plan->elems);
     for (unsigned i = 0; i < plan->function->instr_count; i++) {
         /* groups of four have more columns */
-        const uint32_t blocks = uvcci_blocks((uint64_t)in->rows * fn->instr[i].width);
+        const uint32_t blocks = uvcci_blocks(rows * fn->instr[i].width);
         plan->blocks = blocks > plan->blocks ? blocks : plan->blocks;
     }
     plan->per_block_edge = !fn->one_edge;
@@ -130,8 +133,8 @@ int uvcci_plan_function(uvcci_draft *d, const uvcc_program *p, const uvcci_op *o
     for (uint8_t turn = 0; turn < fn->rounds; turn++)
         for (unsigned i = 0; i < plan->function->instr_count; i++)
             if (fn->instr[i].sends && fn->instr[i].turn == turn)
-                plan_instr(d, i, (uint64_t)in->rows * fn->instr[i].width);
+                plan_instr(d, i, rows * fn->instr[i].width);
     for (unsigned i = 0; i < plan->function->instr_count; i++)
-        plan_instr_keys(d, i, (uint64_t)in->rows * fn->instr[i].width);
+        plan_instr_keys(d, i, rows * fn->instr[i].width);
     return 0;
 }

@@ -6,7 +6,8 @@
  *    its BWD ops by k, then the UPD ops, then outputs. It says which version an op reads. `ops`
  *    stands in it; an index of an op is an index into `ops`.
  *  - ordinals: the order of (phase, mb, k), where inputs have block 254 of FWD and outputs
- *    block 254 of UPD. Pads and the op table use it. by_ordinal maps an ordinal to an index.
+ *    block 254 of UPD. Pads and the op table use it. by_ordinal maps an ordinal to an index. What
+ *    a microbatch is in FWD and BWD, a page is in UPD: more numbers for k.
  *  - execution: any order that the dependencies and the limit of microbatches in flight allow; of
  *    the ops that can run the one of least rank goes first (uvcc_pipeline_rank). An
  * op may start when its `pred_count` predecessors are DONE; succ[op.succ_first ..] names the ops to
@@ -28,11 +29,12 @@
 #include <uvcc/program.h>
 
 #define UVCCI_NAME_BYTES    64u
-#define UVCCI_MAX_TENSORS   16384u
+#define UVCCI_MAX_TENSORS   (1u << 22)
 #define UVCCI_MAX_ENTRIES   256u
 #define UVCCI_MAX_FUNCTIONS 256u
-#define UVCCI_MAX_OPS       65536u /* per entry, inputs and outputs included */
-#define UVCCI_MAX_IO        256u   /* inputs, and outputs, per entry: one block of k each */
+#define UVCCI_MAX_OPS       (1u << 22) /* per entry, inputs and outputs included */
+#define UVCCI_MAX_INPUTS    65535u     /* per entry: STEP has their number in 16 bits */
+#define UVCCI_IO_PAGE       256u       /* inputs or outputs that one block of k has numbers for */
 #define UVCCI_IO_BLOCK      254u
 #define UVCCI_TO_ONE_BLOCK  255u /* of UPD: outputs to one party */
 #define UVCCI_MAX_ELEMS     (1ull << 40)
@@ -73,10 +75,12 @@ typedef struct uvcci_entry {
     uint32_t *succ;
     uvcc_buffer_life *life; /* [tensor_count], by owning tensor */
     uint32_t *uses;         /* [tensor_count], by owning tensor: ops that touch the buffer */
+    /* Those, in program order: touching[touch_from[b]] .. touching[touch_from[b + 1]]. */
+    uint32_t *touch_from, *touching;
     const uvcc_io_desc *inputs, *outputs;
     uint32_t input_count, output_count;
     uint32_t stage, stages, ahead;
-    uint32_t microbatches; /* 1 + the greatest mb */
+    uint32_t microbatches; /* 1 + the greatest mb in FWD and BWD */
     /* Microbatches in flight at most: an op of microbatch m starts when all BWD ops of microbatch
      * m - in_flight are done. 0: no limit. */
     uint32_t in_flight;
@@ -87,20 +91,41 @@ typedef struct uvcci_entry {
     size_t mem_bytes;
 } uvcci_entry;
 
+/* What making a function of a model gave, so that a program makes each once, however many ops run
+ * it. What the key says is its maker's. */
+#define UVCCI_RECIPE_KEY_BYTES 64u
+typedef struct uvcci_recipe {
+    uint8_t key[UVCCI_RECIPE_KEY_BYTES];
+    uint32_t function; /* its index, or UVCCI_NO_FUNCTION: only its outputs are known yet */
+    uint8_t outputs;   /* 0: not known yet */
+    uint8_t bits[UVCC_OP_MAX_OUT], scale[UVCC_OP_MAX_OUT];
+} uvcci_recipe;
+#define UVCCI_NO_FUNCTION UINT32_MAX
+
 struct uvcc_program {
     uvcc_allocator alloc;
     bool finished;
     uint8_t hash[32];
     uint32_t replicas, stages, tp_ranks; /* of the job */
+    uint64_t window;                     /* bytes that may be at work at a time */
     uvcci_tensor *tensors;
     uvcci_entry *entries;
     uint32_t tensor_count, tensor_cap, entry_count, entry_cap;
     uvcci_op *user_ops; /* of all entries, as they came; only desc and name are set */
     uvcc_io_desc *inputs, *outputs;
     uvcci_function **functions;
+    uvcci_recipe *recipes;
+    /* Open addressing by name_hash, a power of two: index of a tensor + 1; 0: empty. */
+    uint32_t *by_name;
+    uint32_t by_name_cap;
+    uint32_t recipe_count, recipe_cap;
     uint32_t user_op_count, user_op_cap, input_count, input_cap, output_count, output_cap;
     uint32_t function_count, function_cap;
 };
+
+/* The recipe with that key, a new one if there is none; it stays where it is until the next call.
+ * NULL: no memory. The program is being built. */
+uvcci_recipe *uvcci_recipe_of(uvcc_program *p, const uint8_t key[UVCCI_RECIPE_KEY_BYTES]);
 
 /* Opcodes of products of two secrets, which end in a resharing or a truncation. */
 bool uvcci_is_product(uint16_t opcode);
@@ -136,6 +161,8 @@ const char *uvcci_op_label(const uvcci_op *op, char out[UVCCI_LABEL_BYTES]);
 static inline uint64_t uvcci_op_key(const uvcc_op_desc *d) {
     return (uint64_t)d->phase << 32 | (uint64_t)d->mb << 16 | d->k;
 }
+/* The first ordinal of ops whose key is at least this; op_count: there is none. */
+uint32_t uvcci_ordinal_from(const uvcci_entry *e, uint64_t key);
 /* Whether an output opens to the party. */
 static inline bool uvcci_opens_to(const uvcc_io_desc *output, uint8_t party) {
     return output->receiver == UVCC_TO_ALL || output->receiver == party;

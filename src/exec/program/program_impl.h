@@ -26,9 +26,11 @@ static inline const uvcc_io_desc *uvcci_io_from(const uvcc_io_desc *list, uint32
 
 static inline uint32_t uvcci_microbatches_of(const uvcc_program *p, const uvcci_entry *e) {
     uint32_t most = 0;
-    for (uint32_t i = 0; i < e->user_count; i++)
-        if (p->user_ops[e->user_first + i].desc.mb > most)
-            most = p->user_ops[e->user_first + i].desc.mb;
+    for (uint32_t i = 0; i < e->user_count; i++) {
+        const uvcc_op_desc *d = &p->user_ops[e->user_first + i].desc;
+        if (d->phase != UVCC_UPD && d->mb > most)
+            most = d->mb;
+    }
     for (uint32_t i = 0; i < e->input_count; i++)
         if (p->inputs[e->input_first + i].mb > most)
             most = p->inputs[e->input_first + i].mb;

@@ -425,6 +425,16 @@ uvcc_shares *uvcci_shares_of(uvcc_session *s, uint32_t tensor) {
     return &s->buffers[s->program->tensors[tensor].buffer].shares;
 }
 
+uvcc_shares uvcci_part_of(const uvcci_builder *b, uint32_t tensor) {
+    const uvcc_shares *all = uvcci_shares_of(b->s, tensor);
+    const uint64_t elems = b->s->program->tensors[tensor].elems;
+    const uint64_t units = b->r->plan->segments.units;
+    const uint64_t at = b->r->first * (elems / units);
+    assert(elems % units == 0);
+    return (uvcc_shares){.lo = all->lo != NULL ? all->lo + at : NULL,
+                         .hi = all->hi != NULL ? all->hi + at : NULL};
+}
+
 bool uvcci_ensure_buffer(uvcc_session *s, uint32_t tensor) {
     uint32_t owner = s->program->tensors[tensor].buffer;
     uvcci_buffer *buf = &s->buffers[owner];

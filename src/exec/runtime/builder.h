@@ -81,6 +81,8 @@ void uvcci_commit_key(const uvcci_instance *r, unsigned c, uint16_t call, uint32
 void uvcci_hash_lifted(uvcci_builder *b, uint8_t id, uint64_t elems, const uvcc_shares *out);
 
 uvcc_shares *uvcci_shares_of(uvcc_session *s, uint32_t tensor);
+/* The part of a tensor that is the instance's: of an op that is not cut, the whole. */
+uvcc_shares uvcci_part_of(const uvcci_builder *b, uint32_t tensor);
 /* Memory of a tensor's buffer, if it has none yet; an additive one has no hi. */
 bool uvcci_ensure_buffer(uvcc_session *s, uint32_t tensor);
 /* A round of keys, and the blocks of all of them. */

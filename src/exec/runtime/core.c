@@ -165,8 +165,23 @@ void uvcci_leaf(uvcc_session *s, uvcci_step *st, uint32_t row, const uint8_t *le
         uvcci_abort(s, UVCC_ABORT_MEMORY, "the transcript is full (leaves_max) or out of memory");
 }
 
+uvcci_instance *uvcci_instance_of_row(const uvcci_step *st, const uvcci_oprow *row, uint16_t *b) {
+    assert(row->ordinal < st->entry->op_count);
+    const uint32_t op = st->entry->by_ordinal[row->ordinal];
+    const uvcci_plan *plan = st->plans[op];
+    const uint32_t last = plan->segments.count - 1, nth = row->b / plan->batches;
+    const uint32_t segment = nth < last ? nth : last;
+    *b = (uint16_t)(row->b - segment * plan->batches);
+    return &st->instances[st->ops[op].first + segment];
+}
+
+void uvcci_op_wake(uvcci_step *st, uint32_t op) {
+    const uvcci_op_run *run = &st->ops[op];
+    for (uint32_t i = 0; i < st->plans[op]->segments.count; i++)
+        uvcci_instance_wake(&st->instances[run->first + i]);
+}
+
 void uvcci_instance_wake(uvcci_instance *r) {
-    assert(r->index < r->step->entry->op_count);
-    assert(r->op->rank < r->step->entry->op_count);
-    r->step->ready[r->op->rank / 64] |= 1ull << (r->op->rank % 64);
+    assert(r->rank < r->step->instance_count);
+    r->step->ready[r->rank / 64] |= 1ull << (r->rank % 64);
 }

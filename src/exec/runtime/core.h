@@ -14,6 +14,7 @@
 #include "exec/base/triple_record.h"
 #include "exec/program/op_way.h"
 #include "exec/program/plan.h"
+#include "exec/program/plan_pool.h"
 #include "exec/program/program.h"
 #include "exec/runtime/jobs.h"
 #include "proto/aes.h"
@@ -116,16 +117,24 @@ typedef struct uvcci_instance_round {
     uint8_t check_side;
 } uvcci_instance_round;
 
-/* One op in one step. */
+/* One op in one step, whose segments are its instances. */
+typedef struct uvcci_op_run {
+    uint32_t first; /* index of its first instance; the others follow */
+    uint32_t preds_left;
+    uint32_t depth; /* rounds before this op, then with it */
+    uint32_t left;  /* segments that are not done */
+} uvcci_op_run;
+
+/* One op in one step, or a segment of it. */
 struct uvcci_instance {
     uvcci_step *step;
     const uvcci_op *op;
-    const uvcci_plan *plan;
-    uint32_t index; /* program order */
-    uint32_t row0;  /* of the op table */
+    const uvcci_plan *plan;  /* the segment's */
+    uint32_t index, segment; /* of its op, in program order; which of the op's it is */
+    uint64_t first;          /* unit of the op (uvcci_segments) with which it begins */
+    uint32_t rank;           /* among the step's instances */
+    uint32_t row0;           /* of the op table */
     uint32_t ordinal, op_id;
-    uint32_t preds_left;
-    uint32_t depth; /* rounds before this op, then with it */
     uint64_t since; /* when its last turn ended */
     uint8_t turn;
     uint8_t stands_at; /* while `turn` is one beside the op's own: that to go back to */
@@ -153,10 +162,17 @@ struct uvcci_instance {
     uvcci_batch_out *deal_out; /* [round of keys] */
     uint8_t *deal_buf;
     size_t deal_bytes;
+    uint64_t deal_taken;  /* of the session's `dealing` */
     uint64_t *deal_words; /* of a function: masks, bits and signs, by instruction */
     size_t deal_words_bytes;
     uvcci_pending_leaf *deal_leaves;
 };
+
+/* The instances that may be at work: [first, end), and what they take. */
+typedef struct uvcci_window {
+    uint32_t first, end;
+    uint64_t bytes;
+} uvcci_window;
 
 /* Step contexts: NONE -> AGREED_HERE (the host asked; STEP sent when allowed) -> RUNNING -> freed.
  */
@@ -168,9 +184,13 @@ struct uvcci_step {
     uint32_t number, entry_index;
     uint64_t since; /* when this party agreed to it, sent its STEP, began it: the last of these */
     const uvcci_entry *entry;
-    const uvcci_plan *plans;
+    const uvcci_plan **plans; /* by op */
     uvcci_optable table;
-    uvcci_instance *instances; /* program order */
+    uvcci_op_run *ops;         /* program order */
+    uvcci_instance *instances; /* program order, segments in theirs */
+    uint32_t instance_count;
+    uint32_t *by_rank; /* [instance_count] */
+    uvcci_window window;
     uint32_t *bwd_left; /* [microbatch]: BWD ops that are not done; of an entry with a limit */
     uint32_t instances_done, deals_sent, deal_next, triple_next;
     uint8_t *triples; /* made for the host, WIRE arena: records of the entry's Beaver products */
@@ -313,7 +333,8 @@ struct uvcc_session {
     uint8_t sign_pk[32], sign_sk[64];
     const uvcc_program *program;
     uint8_t h_program[32];
-    uvcci_plan **plans;    /* by entry */
+    const uvcci_plan ***plans; /* by entry and op; they are in the pool */
+    uvcci_plan_pool plan_pool;
     uvcci_buffer *buffers; /* by owning tensor */
     uvcci_hello hello;
     uvcci_mismatches mismatches;
@@ -353,9 +374,10 @@ struct uvcc_session {
     uint8_t lineage_before[32]; /* before the step before it; of the run's first step the same */
     uint8_t run_nonce[32];
     struct uvcci_stored_triple *stored; /* given by the host, for steps that are not open yet */
-    uint64_t triples_ahead;             /* bytes of C that are made, or being made, and not used */
-    uint64_t triple_bytes;              /* payload that made triples */
-    uint8_t *triples_made;              /* of the last finished step of a session that makes them */
+    uint64_t dealing;       /* TENSOR memory of keys that are made and not sent: dealing.h */
+    uint64_t triples_ahead; /* bytes of C that are made, or being made, and not used */
+    uint64_t triple_bytes;  /* payload that made triples */
+    uint8_t *triples_made;  /* of the last finished step of a session that makes them */
     size_t triples_made_bytes;
     uint32_t triples_made_step;
     /* opened outputs of the last finished step */
@@ -416,6 +438,10 @@ void uvcci_leaf(uvcc_session *s, uvcci_step *st, uint32_t row, const uint8_t *le
 uvcci_step *uvcci_step_of(uvcc_session *s, uint32_t step);
 /* The instance may be able to go on: it is looked at in the next turn of the session. */
 void uvcci_instance_wake(uvcci_instance *r);
+/* The same of all segments of an op. */
+void uvcci_op_wake(uvcci_step *st, uint32_t op);
+/* Whose row of the op table it is; *b: which batch of that instance. */
+uvcci_instance *uvcci_instance_of_row(const uvcci_step *st, const uvcci_oprow *row, uint16_t *b);
 
 /* Before turn 0: its triple is being made, or is taken in. */
 static inline bool uvcci_before_start(const uvcci_instance *r) {
@@ -440,10 +466,19 @@ static inline uvcci_engine **uvcci_engines_of(uvcci_instance *r, const uvcci_pla
     return &r->engine[v->id == UVCCI_ID_TILE ? r->plan->id_count : v->id];
 }
 
+/* The op's first instance: of one that is not cut, the only one. */
+static inline uvcci_instance *uvcci_instance_of(const uvcci_step *st, uint32_t op) {
+    assert(op < st->entry->op_count);
+    return &st->instances[st->ops[op].first];
+}
+static inline uvcci_op_run *uvcci_run_of(const uvcci_instance *r) {
+    return &r->step->ops[r->index];
+}
+
 /* Jobs of an op: by its rank, those of the next step (its keys, its triples) after all of this
  * one's. What is not an op's has rank 0: others wait for it. */
 static inline uint64_t uvcci_job_rank(const uvcci_instance *r) {
-    return (uint64_t)!r->step->running << 32 | (r->op->rank + 1u);
+    return (uint64_t)!r->step->running << 32 | (r->rank + 1u);
 }
 
 /* TRANSIENT memory taken (+) or given back (-), for the statistics. */

@@ -15,6 +15,7 @@ static uvcc_op_trace of_instance(const uvcc_session *s, const uvcci_instance *r,
                            .step = r->step->number,
                            .entry = r->step->entry_index,
                            .op = r->index,
+                           .segment = r->segment,
                            .desc = &r->op->desc,
                            .turn = r->turn,
                            .now = s->host_now};

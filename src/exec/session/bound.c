@@ -5,8 +5,10 @@
  * depend on anything that comes later. So it is not counted again here but measured, on a session
  * that is never started. Its TENSOR and WIRE memory is not there: such a session does not touch it.
  * What is taken while steps run follows from the plans of their ops. */
+#include "exec/ops/dealing.h"
 #include "exec/ops/triples.h"
 #include "exec/program/memory.h"
+#include "exec/program/window.h"
 #include "exec/runtime/builder.h"
 #include "exec/runtime/prg_check.h"
 #include "exec/session/calls.h"
@@ -64,8 +66,8 @@ static int shadow_random(void *user, void *out, size_t bytes) {
 /* What the ops of one entry take, of which some are at work at a time. */
 typedef struct sums {
     uint64_t online, keys, messages, leaves;
-    uint64_t deal, deal_words; /* TENSOR */
-    uint64_t stay;             /* TENSOR, of ops whose memory stays, in both steps */
+    uint64_t deal, deal_most; /* TENSOR: of deals; the largest */
+    uint64_t stay;            /* TENSOR, of ops whose memory stays, in both steps */
     uint64_t deal_state, ahead_state,
         scratch;             /* STATE; ahead: of ops that begin before their turn, or that stays */
     uint64_t triples, given; /* of tiles; WIRE memory of those that are given, or made for hosts */
@@ -166,18 +168,21 @@ static void add_tiles(const uvcci_plan *p, sums *n) {
     }
 }
 
-static void add_op(const uvcc_program *prog, const uvcci_op *op, const uvcci_plan *p, sums *n) {
+/* So many segments of that plan. */
+static void add_segments(const uvcc_program *prog, const uvcci_op *op, const uvcci_plan *p,
+                         uint64_t count, sums *n) {
     const unsigned rounds = (unsigned)p->round_count + p->key_count;
-    n->online += p->online_bytes_max;
-    n->keys += p->key_bytes_max;
-    n->messages += p->messages_max;
-    n->leaves += leaves_of(p);
-    n->rows += p->batches;
-    n->places += places_of(p);
-    n->deal += uvcci_arena_rounded(2 * p->key_bytes_max);
-    n->deal_words +=
-        p->way->deal_words != NULL ? uvcci_arena_rounded(p->way->deal_words(p) * 8) : 0;
-    n->deal_state += deal_state(p);
+    n->online += count * p->online_bytes_max;
+    n->keys += count * p->key_bytes_max;
+    n->messages += count * p->messages_max;
+    n->leaves += count * leaves_of(p);
+    n->rows += count * p->batches;
+    n->places += count * places_of(p);
+    if (p->key_count != 0) {
+        n->deal += count * uvcci_deal_takes(p);
+        n->deal_most = uvcci_deal_takes(p) > n->deal_most ? uvcci_deal_takes(p) : n->deal_most;
+    }
+    n->deal_state += count * deal_state(p);
     if (p->way->tensors_stay && p->way->tensor_bytes != NULL) {
         /* of triples also for the next step, which makes them ahead */
         n->stay += (p->beaver.on ? 2 : 1) * p->way->tensor_bytes(prog, op, p);
@@ -194,6 +199,13 @@ static void add_op(const uvcc_program *prog, const uvcci_op *op, const uvcci_pla
     }
 }
 
+static void add_op(const uvcc_program *prog, const uvcci_op *op, const uvcci_plan *p, sums *n) {
+    const uint32_t last = p->segments.last != NULL;
+    add_segments(prog, op, p, p->segments.count - last, n);
+    if (last)
+        add_segments(prog, op, p->segments.last, 1, n);
+}
+
 /* ---- entries ---- */
 
 /* The most of all entries. */
@@ -207,29 +219,105 @@ static void keep_most(uint64_t *to, uint64_t value) {
     *to = value > *to ? value : *to;
 }
 
-/* Ops that can be at work together, and tensors that can live together. */
-static int at_work(const uvcc_program *p, const uvcci_entry *e, const uvcci_plan *plans, most *m) {
-    const size_t bytes = e->op_count * sizeof(uint64_t);
-    uint64_t *work = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
-    uint64_t sum = 0, buffers = 0;
-    if (work == NULL)
-        return UVCC_ERR_NOMEM;
-    for (uint32_t i = 0; i < e->op_count; i++) {
-        const uvcci_op_way *way = plans[i].way;
-        work[i] = plans[i].key_count != 0 ? uvcci_arena_rounded(plans[i].key_bytes_max) : 0;
-        if (way->tensor_bytes != NULL && !way->tensors_stay)
-            work[i] += way->tensor_bytes(p, &e->ops[i], &plans[i]);
-    }
-    for (uint32_t b = 0; b < p->tensor_count; b++)
-        buffers += p->tensors[b].buffer == b && p->tensors[b].desc.lifetime == UVCC_TRANSIENT;
-    int rc = uvcci_memory_bound_with(p, e, work, true, &sum);
-    keep_most(&m->tensors, sum + sum / 4 + 512 * buffers); /* as the arena rounds tensors */
+/* TENSOR and STATE memory of an instance at work, beside its op's tensors. */
+typedef struct working {
+    uint64_t tensor, state;
+} working;
+
+static working work_of(const uvcc_program *p, const uvcci_op *op, const uvcci_plan *plan) {
+    const uvcci_op_way *way = plan->way;
+    working w = {.state = plan->beaver.on ? 0 : op_state(plan)};
+    w.tensor = plan->key_count != 0 ? uvcci_arena_rounded(plan->key_bytes_max) : 0;
+    if (way->tensor_bytes != NULL && !way->tensors_stay)
+        w.tensor += way->tensor_bytes(p, op, plan);
+    return w;
+}
+
+/* What is at work in a window (program/window.h), and buffers that live while it is. */
+typedef struct in_window {
+    const uvcc_program *p;
+    const uvcci_entry *e;
+    working now, most;
+    uint32_t first, last;    /* op with which the window begins; that came last */
+    uint64_t *begun, *ended; /* [op]: bytes of buffers first written by it and ops before it; of
+                                which it is the last to touch them, or one before it is */
+    uint64_t tensors;        /* most that live */
+} in_window;
+
+static void look_at_window(in_window *w) {
+    const uint64_t ended = w->first != 0 ? w->ended[w->first - 1] : 0;
+    keep_most(&w->most.tensor, w->now.tensor);
+    keep_most(&w->most.state, w->now.state);
+    keep_most(&w->tensors, w->begun[w->last] - ended);
+}
+
+static void enter_window(void *user, uint32_t op, const uvcci_plan *plan) {
+    in_window *w = user;
+    const working work = work_of(w->p, &w->e->ops[op], plan);
+    w->now.tensor += work.tensor;
+    w->now.state += work.state;
+    w->last = op;
+    look_at_window(w);
+}
+
+/* An op whose segments are not all done is still there. */
+static void leave_window(void *user, uint32_t op, const uvcci_plan *plan) {
+    in_window *w = user;
+    const working work = work_of(w->p, &w->e->ops[op], plan);
+    w->now.tensor -= work.tensor;
+    w->now.state -= work.state;
+    w->first = op;
+}
+
+/* Buffers by the first and the last op that touches them. `last`: room for a word per tensor. */
+static void count_lives(in_window *w, uint32_t *last) {
+    const uvcci_entry *e = w->e;
     for (uint32_t i = 0; i < e->op_count; i++)
-        work[i] = plans[i].beaver.on ? 0 : op_state(&plans[i]);
+        for (uint32_t k = 0; k < e->ops[i].touched_count; k++)
+            last[e->ops[i].touched[k]] = i;
+    for (uint32_t b = 0; b < w->p->tensor_count; b++) {
+        const uvcci_tensor *t = &w->p->tensors[b];
+        if (t->buffer != b || t->desc.lifetime != UVCC_TRANSIENT ||
+            e->life[b].first_write == UVCCI_NO_OP)
+            continue;
+        w->begun[e->life[b].first_write] += uvcci_buffer_rounded(w->p, b);
+        w->ended[last[b]] += uvcci_buffer_rounded(w->p, b);
+    }
+    for (uint32_t i = 1; i < e->op_count; i++) {
+        w->begun[i] += w->begun[i - 1];
+        w->ended[i] += w->ended[i - 1];
+    }
+}
+
+/* Instances that can be at work together, and tensors that can live together: no more than in a
+ * window, no more than dependencies allow. */
+static int at_work(const uvcc_program *p, const uvcci_entry *e, const uvcci_plan **plans, most *m) {
+    const size_t bytes =
+        (size_t)e->op_count * 2 * sizeof(uint64_t) + (size_t)p->tensor_count * sizeof(uint32_t);
+    uint64_t *mem = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE), sum = 0;
+    if (mem == NULL)
+        return UVCC_ERR_NOMEM;
+    memset(mem, 0, bytes);
+    in_window w = {.p = p, .e = e, .begun = mem, .ended = mem + e->op_count};
+    count_lives(&w, (uint32_t *)(mem + 2 * (size_t)e->op_count));
+    uvcci_window_ranges(
+        plans, e->op_count, p->window,
+        &(uvcci_window_walk){.enter = enter_window, .leave = leave_window, .user = &w});
+    uint64_t *work = mem; /* of the tables nothing is needed any more */
+    for (uint32_t i = 0; i < e->op_count; i++) {
+        const uvcci_plan *last = uvcci_plan_segment(plans[i], plans[i]->segments.count - 1);
+        work[i] = (plans[i]->segments.count - 1) * work_of(p, &e->ops[i], plans[i]).tensor +
+                  work_of(p, &e->ops[i], last).tensor;
+    }
+    int rc = uvcci_memory_bound_with(p, e, work, UVCCI_MEMORY_TENSORS_ROUNDED, &sum);
+    uint64_t tensors = w.tensors + w.most.tensor;
+    tensors = sum < tensors ? sum : tensors;
     if (rc == 0)
-        rc = uvcci_memory_bound_with(p, e, work, false, &sum);
-    keep_most(&m->ops, sum);
-    p->alloc.free(p->alloc.user, work, bytes, UVCC_MEM_STATE);
+        rc = uvcci_memory_bound_with(p, e, NULL, UVCCI_MEMORY_TENSORS_ROUNDED, &sum);
+    sum += w.most.tensor;
+    keep_most(&m->tensors, sum < tensors ? sum : tensors);
+    keep_most(&m->ops, w.most.state);
+    p->alloc.free(p->alloc.user, mem, bytes, UVCC_MEM_STATE);
     return rc;
 }
 
@@ -243,7 +331,7 @@ static uint64_t io_bytes(const uvcc_program *p, const uvcc_io_desc *io, uint32_t
 /* Opens step 0 of the entry and looks at what that took. */
 static int measure_entry(uvcc_session *s, uint32_t entry, most *m) {
     const uvcci_entry *e = &s->program->entries[entry];
-    const uvcci_plan *plans = s->plans[entry];
+    const uvcci_plan **plans = s->plans[entry];
     const uint64_t state = s->meter.by_class[UVCC_MEM_STATE], wire = s->wire.used_bytes;
     s->chain_step = 0;
     int rc = uvcci_step_open(s, 0, entry);
@@ -255,7 +343,7 @@ static int measure_entry(uvcc_session *s, uint32_t entry, most *m) {
     uvcci_arena_drain(&s->wire);
     sums n = {0};
     for (uint32_t i = 0; i < e->op_count; i++)
-        add_op(s->program, &e->ops[i], &plans[i], &n);
+        add_op(s->program, &e->ops[i], plans[i], &n);
     uint64_t *to = (uint64_t *)&m->n, *from = (uint64_t *)&n;
     for (size_t i = 0; i < sizeof n / sizeof *to; i++)
         keep_most(&to[i], from[i]);
@@ -311,13 +399,11 @@ static uint64_t triples_of(const uvcc_session *s, const most *m) {
     return least(2 * m->n.made, held + held / 4 + 2 * m->n.triples * 512);
 }
 
-/* Keys are dealt ahead as far as they find room in the links, words and tasks of their deals with
- * them. */
+/* Keys are dealt ahead as far as dealing.h says. */
 static uint64_t tensors_of(const uvcc_session *s, const most *m) {
-    const uint64_t window = uvcci_link_config_of(s->peer[uvcci_next_party(s)].link)->tx_keys_bytes;
-    const uint64_t dealt = least(2 * m->n.deal, 3 * window + m->n.deal);
-    return s->tensors.used_bytes + m->tensors + dealt + 2 * m->n.deal_words + m->n.stay +
-           triples_of(s, m);
+    const uint64_t room = uvcci_deal_room(s);
+    const uint64_t dealt = least(2 * m->n.deal, room > m->n.deal_most ? room : m->n.deal_most);
+    return s->tensors.used_bytes + m->tensors + dealt + m->n.stay + triples_of(s, m);
 }
 
 static uint64_t values_of(const uvcc_session *s, const most *m) {

@@ -182,8 +182,8 @@ static void vote(uvcc_session *s, uint32_t step, uint8_t v) {
 
 /* All is done but the root. */
 static bool ops_done(const uvcci_step *st) {
-    return st->running && st->instances_done == st->entry->op_count &&
-           st->deals_sent == st->entry->op_count && st->hashing == 0;
+    return st->running && st->instances_done == st->instance_count &&
+           st->deals_sent == st->instance_count && st->hashing == 0;
 }
 
 static bool may_stop(const uvcc_session *s, const uvcci_step *st) {
@@ -268,7 +268,7 @@ bool uvcci_cancel_parks(uvcci_job_owner owner, void *who) {
 static void go_on(uvcc_session *s, uvcci_step *st) {
     assert(st->halted && !st->dropped);
     st->halted = false;
-    for (uint32_t i = 0; i < st->entry->op_count && !uvcci_failed(s); i++) {
+    for (uint32_t i = 0; i < st->instance_count && !uvcci_failed(s); i++) {
         uvcci_instance *r = &st->instances[i];
         uvcci_instance_wake(r);
         if (r->deal_parked)
@@ -305,7 +305,7 @@ static bool decide(uvcc_session *s, uvcci_step *st) {
 
 /* Jobs of the step that an executor may still work on. */
 static bool jobs_out(const uvcci_step *st) {
-    for (uint32_t i = 0; i < st->entry->op_count; i++) {
+    for (uint32_t i = 0; i < st->instance_count; i++) {
         const uvcci_instance *r = &st->instances[i];
         if ((r->job_out && !r->parked) || (r->deal_out != NULL && !r->deal_done && !r->deal_parked))
             return true;
@@ -318,7 +318,7 @@ static bool quieten(uvcc_session *s, uvcci_step *st) {
     if (st->quiet || jobs_out(st) || s->cancel.job_out || uvcci_jobs_full(&s->jobs))
         return false;
     st->quiet = true;
-    for (uint32_t i = 0; i < st->entry->op_count; i++)
+    for (uint32_t i = 0; i < st->instance_count; i++)
         uvcci_instance_release(s, &st->instances[i]);
     if (!st->running || UVCCI_MUTANT(32) || !saves(s) || !start_copy(s, st, true))
         st->restored = true;

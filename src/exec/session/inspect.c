@@ -25,10 +25,10 @@ const int64_t *uvcc_session_output(const uvcc_session *s, uint32_t step, uint32_
     if (!st->active || st->number != step || !st->running)
         return NULL;
     for (uint32_t k = 0; k < st->entry->op_count; k++) {
-        const uvcci_instance *r = &st->instances[k];
-        if (uvcci_op_has(r->op->desc.opcode, UVCCI_IS_OUTPUT) && r->turn == UVCCI_TURN_DONE &&
-            st->entry->outputs[r->op->io].id == id)
-            return st->output[r->op->io];
+        const uvcci_op *op = &st->entry->ops[k];
+        if (uvcci_op_has(op->desc.opcode, UVCCI_IS_OUTPUT) && st->ops[k].left == 0 &&
+            st->entry->outputs[op->io].id == id)
+            return st->output[op->io];
     }
     return NULL;
 }
@@ -92,7 +92,7 @@ void uvcc_session_digest(const uvcc_session *s, uint8_t out[32]) {
         const uint64_t step[] = {st->number,  st->entry_index, st->sent,      st->agreed,
                                  st->running, st->leaves,      st->deals_sent};
         uvcci_sha256_update(&h, step, sizeof step);
-        for (uint32_t i = 0; i < st->entry->op_count; i++) {
+        for (uint32_t i = 0; i < st->instance_count; i++) {
             const uvcci_instance *r = &st->instances[i];
             uvcci_sha256_update(&h, &r->turn, 1);
             for (unsigned k = 0; k < (unsigned)r->plan->round_count + r->plan->key_count; k++)

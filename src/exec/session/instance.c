@@ -7,6 +7,7 @@
  * are written, the messages go out, the round that it consumed is released. Nothing here looks at a
  * share: tasks do. An op whose job is out, or that waits, holds only INFLIGHT memory. */
 #include "exec/session/instance.h"
+#include "exec/session/window.h"
 
 #include "exec/ops/dealing.h"
 #include "exec/runtime/builder.h"
@@ -107,7 +108,7 @@ uint32_t uvcci_instance_missing(const uvcc_session *s, const uvcci_instance *r, 
     const uvcci_plan *p = r->plan;
     const unsigned side = uvcci_side(s, peer), end = (unsigned)p->round_count + p->key_count;
     uint32_t n = 0;
-    if (r->job_out || r->turn == UVCCI_TURN_DONE || r->preds_left != 0)
+    if (r->job_out || r->turn == UVCCI_TURN_DONE || uvcci_run_of(r)->preds_left != 0)
         return 0;
     for (unsigned i = 0; i < end; i++) {
         const bool now = i < p->round_count ? awaits(r, i) : reads_keys(r);
@@ -161,9 +162,9 @@ static bool engines_done(uvcci_instance *r) {
 /* The last BWD op of a microbatch is done: another one may start. */
 static void let_fly(uvcci_step *st, uint32_t mb) {
     for (uint32_t i = 0; i < st->entry->op_count; i++) {
-        const uvcc_op_desc *d = &st->instances[i].op->desc;
-        if (d->mb == mb && uvcci_waits_to_fly(st->entry, d) && --st->instances[i].preds_left == 0)
-            uvcci_instance_wake(&st->instances[i]);
+        const uvcc_op_desc *d = &st->entry->ops[i].desc;
+        if (d->mb == mb && uvcci_waits_to_fly(st->entry, d) && --st->ops[i].preds_left == 0)
+            uvcci_op_wake(st, i);
     }
 }
 
@@ -190,32 +191,42 @@ static void release_followers(const uvcci_instance *r) {
     if (d->phase == UVCC_BWD && st->bwd_left != NULL && --st->bwd_left[d->mb] == 0)
         let_fly(st, d->mb + st->entry->in_flight);
     for (uint32_t i = 0; i < r->op->succ_count; i++) {
-        uvcci_instance *next = &st->instances[st->entry->succ[r->op->succ_first + i]];
-        if (r->depth > next->depth)
-            next->depth = r->depth;
-        assert(next->preds_left != 0);
-        if (--next->preds_left == 0)
-            uvcci_instance_wake(next);
+        const uint32_t next = st->entry->succ[r->op->succ_first + i];
+        uvcci_op_run *run = &st->ops[next];
+        if (uvcci_run_of(r)->depth > run->depth)
+            run->depth = uvcci_run_of(r)->depth;
+        assert(run->preds_left != 0);
+        if (--run->preds_left == 0)
+            uvcci_op_wake(st, next);
     }
 }
 
-static void instance_done(uvcc_session *s, uvcci_instance *r) {
-    uvcci_step *st = r->step;
-    assert(!r->job_out && r->preds_left == 0 && r->turn != UVCCI_TURN_DONE);
-    assert(skips(r) || engines_done(r));
-    r->depth += skips(r) ? 0u : (unsigned)r->plan->turns - r->plan->silent_turns;
-    uvcci_trace_op(s, r, UVCC_TRACE_DONE);
-    free_scratch(s, r);
-    reset(r);
-    r->turn = UVCCI_TURN_DONE;
-    if (r->depth > st->depth)
-        st->depth = r->depth;
-    st->instances_done++;
-    assert(st->instances_done <= st->entry->op_count);
+/* All its segments are done. */
+static void op_done(uvcc_session *s, uvcci_instance *r) {
+    uvcci_op_run *run = uvcci_run_of(r);
+    run->depth += skips(r) ? 0u : (unsigned)r->plan->turns - r->plan->silent_turns;
+    if (run->depth > r->step->depth)
+        r->step->depth = run->depth;
     if (way_of(r)->done != NULL)
         way_of(r)->done(s, r);
     give_buffers(s, r);
     release_followers(r);
+}
+
+static void instance_done(uvcc_session *s, uvcci_instance *r) {
+    uvcci_step *st = r->step;
+    uvcci_op_run *run = uvcci_run_of(r);
+    assert(!r->job_out && run->preds_left == 0 && r->turn != UVCCI_TURN_DONE);
+    assert(skips(r) || engines_done(r));
+    uvcci_trace_op(s, r, UVCC_TRACE_DONE);
+    free_scratch(s, r);
+    reset(r);
+    r->turn = UVCCI_TURN_DONE;
+    st->instances_done++;
+    assert(st->instances_done <= st->instance_count && run->left != 0);
+    if (--run->left == 0)
+        op_done(s, r);
+    uvcci_window_slide(s, st);
 }
 
 /* Leaves and sends the messages of one round that the turn filled. */
@@ -237,7 +248,7 @@ static void send_round(uvcc_session *s, uvcci_instance *r, uvcci_batch_out *out)
         uvcc_link_msg *msg = tx->msg;
         tx->msg = NULL;
         uvcci_send(s, tx->dst, msg, round->kind, tx->len, r->step->number, op_id,
-                   (uint64_t)r->step->number << 32 | (uint64_t)r->op->rank << 6 |
+                   (uint64_t)r->step->number << 32 | (uint64_t)r->rank << 6 |
                        (uvcci_before_start(r) ? 0 : round->turn));
         if (uvcci_before_start(r))
             s->triple_bytes += tx->len;
@@ -439,12 +450,13 @@ static bool advance_made(uvcc_session *s, uvcci_instance *r) {
 static bool advance_own(uvcc_session *s, uvcci_instance *r) {
     if (!may_go_on(r))
         return false;
-    if (r->preds_left == 0 && skips(r)) {
+    const bool waits = uvcci_run_of(r)->preds_left != 0 || !uvcci_window_has(r);
+    if (!waits && skips(r)) {
         if (take(s, r))
             instance_done(s, r);
         return true;
     }
-    if ((r->preds_left != 0 && !uvcci_before_start(r)) || !turn_ready(s, r))
+    if ((waits && !uvcci_before_start(r)) || !turn_ready(s, r))
         return false;
     if (uvcci_jobs_full(&s->jobs) && !uvcci_is_collective(r->op->desc.opcode)) {
         uvcci_instance_wake(r);
@@ -471,7 +483,7 @@ static bool step_advance(uvcc_session *s, uvcci_step *st) {
         while (bits != 0 && !uvcci_failed(s)) {
             unsigned i = (unsigned)__builtin_ctzll(bits);
             bits &= bits - 1;
-            any |= instance_advance(s, &st->instances[st->entry->by_rank[w * 64 + i]]);
+            any |= instance_advance(s, &st->instances[st->by_rank[w * 64 + i]]);
         }
     }
     return any;

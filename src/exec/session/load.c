@@ -2,7 +2,8 @@
 /* load.c - a session takes its program: plans of all ops, capacities that these need, PERSIST
  * tensors, links. */
 #include "exec/session/load.h"
-#include "exec/program/plan_make.h"
+#include "exec/program/memory.h"
+#include "exec/program/window.h"
 
 #include "exec/runtime/names.h"
 #include "exec/session/cancel.h"
@@ -13,13 +14,38 @@
 #include <string.h>
 
 typedef struct needs {
-    uint64_t online_bytes, key_bytes; /* of the largest entry; of the largest op */
-    uint64_t messages;
+    uint64_t online_bytes, key_bytes; /* of the most in a window; of the largest op */
+    uint64_t messages;                /* in a window */
     uint32_t outputs;
 } needs;
 
+/* What the peers may have sent that is not used: of ops in a window, and of triples, which are made
+ * before their ops begin. */
+typedef struct in_window {
+    needs *n;
+    uint64_t bytes, messages;
+} in_window;
+
+static void enter_window(void *user, uint32_t op, const uvcci_plan *plan) {
+    in_window *w = user;
+    (void)op;
+    w->bytes += plan->online_bytes_max;
+    w->messages += plan->messages_max;
+    w->n->online_bytes = w->bytes > w->n->online_bytes ? w->bytes : w->n->online_bytes;
+    w->n->messages = w->messages > w->n->messages ? w->messages : w->n->messages;
+}
+
+static void leave_window(void *user, uint32_t op, const uvcci_plan *plan) {
+    in_window *w = user;
+    (void)op;
+    if (plan->beaver.on)
+        return;
+    w->bytes -= plan->online_bytes_max;
+    w->messages -= plan->messages_max;
+}
+
 /* Every op of every entry is planned here, so that a program which cannot run is refused before
- * anything is agreed, and the links are as large as the largest step needs. */
+ * anything is agreed, and the links are as large as the program needs. */
 static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
     assert(s->plans == NULL && p->entry_count != 0);
     s->plans = s->alloc.alloc(s->alloc.user, p->entry_count * sizeof s->plans[0], UVCC_MEM_STATE);
@@ -36,10 +62,9 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
         if (s->plans[e] == NULL)
             return UVCC_ERR_NOMEM;
         memset(s->plans[e], 0, entry->op_count * sizeof s->plans[e][0]);
-        uint64_t bytes = 0, messages = 0;
         for (uint32_t i = 0; i < entry->op_count; i++) {
-            uvcci_plan *plan = &s->plans[e][i];
-            int rc = uvcci_plan_make(plan, p, entry, &entry->ops[i], &s->alloc);
+            int rc = uvcci_plan_pool_get(&s->plan_pool, p, entry, &entry->ops[i], &s->alloc,
+                                         &s->plans[e][i]);
             if (rc != 0) {
                 char label[128];
                 return uvcci_refuse(
@@ -47,16 +72,15 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
                     rc == UVCC_ERR_PROGRAM ? "this version cannot run it, or it is too large"
                                            : "no memory for its plan");
             }
+            const uvcci_plan *plan = s->plans[e][i];
             assert(plan->round_count + plan->key_count == 0 || plan->messages_max != 0);
-            bytes += plan->online_bytes_max;
-            messages += plan->messages_max;
             if (plan->key_bytes_max > n->key_bytes)
                 n->key_bytes = plan->key_bytes_max;
         }
-        if (bytes > n->online_bytes)
-            n->online_bytes = bytes;
-        if (messages > n->messages)
-            n->messages = messages;
+        in_window w = {.n = n};
+        uvcci_window_ranges(
+            s->plans[e], entry->op_count, p->window,
+            &(uvcci_window_walk){.enter = enter_window, .leave = leave_window, .user = &w});
         if (entry->output_count > n->outputs)
             n->outputs = entry->output_count;
     }
@@ -84,7 +108,7 @@ static int make_links(uvcc_session *s, const needs *n) {
     uvcci_config_link(&s->cfg, &c);
     c.alloc = s->alloc;
     c.sid_tag = s->sid_tag;
-    /* Two steps of online messages may be outstanding, and STEP, AUDIT and BYE. */
+    /* Two windows of online messages may be outstanding (window.h), and STEP, AUDIT and BYE. */
     uint64_t online = 2 * n->online_bytes + 65536, messages = 0;
     int rc = capacity(s, "rx_messages_max", s->cfg.links.rx_messages_max, 2 * n->messages + 64,
                       1024, &messages);
@@ -156,12 +180,6 @@ static int make_local_jobs(uvcc_session *s, const uvcc_program *p) {
     return uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.limits.jobs_max, most, s->cfg.cookie);
 }
 
-/* A buffer of one tensor, as it is taken: in one component or two. */
-static uint64_t buffer_bytes(const uvcc_program *p, uint32_t buffer) {
-    const uvcci_tensor *t = &p->tensors[buffer];
-    return uvcci_arena_rounded(t->elems * 8) * (t->desc.sharing == UVCC_ADDITIVE ? 1 : 2);
-}
-
 /* The least TENSOR memory with which every op can run: what persists, and at one time all buffers
  * of one op. More is needed while several are live and for what ops work on; but with less than
  * this no order of the ops gets through. */
@@ -169,14 +187,14 @@ static uint64_t tensor_floor(const uvcc_program *p) {
     uint64_t kept = 0, most = 0;
     for (uint32_t i = 0; i < p->tensor_count; i++)
         if (p->tensors[i].buffer == i && p->tensors[i].desc.lifetime == UVCC_PERSIST)
-            kept += buffer_bytes(p, i);
+            kept += uvcci_buffer_rounded(p, i);
     for (uint32_t e = 0; e < p->entry_count; e++)
         for (uint32_t i = 0; i < p->entries[e].op_count; i++) {
             const uvcci_op *op = &p->entries[e].ops[i];
             uint64_t bytes = 0;
             for (uint32_t k = 0; k < op->touched_count; k++)
                 if (p->tensors[op->touched[k]].desc.lifetime == UVCC_TRANSIENT)
-                    bytes += buffer_bytes(p, op->touched[k]);
+                    bytes += uvcci_buffer_rounded(p, op->touched[k]);
             most = bytes > most ? bytes : most;
         }
     return kept + most;
@@ -202,10 +220,6 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
                                       : "the program is not finished");
     if (s->state != UVCCI_SESSION_NEW || s->program != NULL)
         return uvcci_refuse(s, UVCC_ERR_STATE, "a program was loaded already");
-    for (uint32_t e = 0; e < p->entry_count; e++)
-        if (p->entries[e].input_count > UVCCI_SHAPES_MAX)
-            return uvcci_refuse(s, UVCC_ERR_PROGRAM, "entry %s has more than %u inputs",
-                                p->entries[e].name, UVCCI_SHAPES_MAX);
     int rc = check_place(s, p);
     if (rc == 0)
         rc = check_tensors(s, p);

@@ -40,11 +40,9 @@ static uint16_t find(uvcc_session *s, uint8_t peer, const uvcc_link_rx *m, incom
     const uvcci_oprow *row = st != NULL ? uvcci_optable_find(&st->table, m->op_id) : NULL;
     if (row == NULL)
         return UVCC_ABORT_UNKNOWN_OP;
-    *c = (incoming){.r = &st->instances[st->entry->by_ordinal[row->ordinal]],
-                    .b = row->b,
-                    .peer = peer,
-                    .side = uvcci_side(s, peer)};
-    c->round = uvcci_plan_find(c->r->plan, m->kind, row->b, &c->part);
+    *c = (incoming){.peer = peer, .side = uvcci_side(s, peer)};
+    c->r = uvcci_instance_of_row(st, row, &c->b);
+    c->round = uvcci_plan_find(c->r->plan, m->kind, c->b, &c->part);
     if (c->round == NULL)
         return UVCC_ABORT_PLAN;
     assert(round_index(c) < (unsigned)c->r->plan->round_count + c->r->plan->key_count);

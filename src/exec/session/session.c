@@ -84,12 +84,6 @@ static void free_rx_list(uvcc_session *s, uvcci_rx *list) {
     }
 }
 
-static void free_plans(uvcc_session *s, uvcci_plan *plans, uint32_t count) {
-    for (uint32_t i = 0; plans != NULL && i < count; i++)
-        uvcci_plan_free(&plans[i], &s->alloc);
-    free_array(s, plans, count * sizeof plans[0]);
-}
-
 /* Steps go before what they point into: plans, buffers, links. At the end all is given back. */
 void uvcci_session_free(uvcc_session *s) {
     if (s == NULL)
@@ -116,8 +110,9 @@ void uvcci_session_free(uvcc_session *s) {
         }
         free_array(s, s->buffers, p->tensor_count * sizeof s->buffers[0]);
         for (uint32_t e = 0; s->plans != NULL && e < p->entry_count; e++)
-            free_plans(s, s->plans[e], p->entries[e].op_count);
+            free_array(s, s->plans[e], p->entries[e].op_count * sizeof s->plans[e][0]);
         free_array(s, s->plans, p->entry_count * sizeof s->plans[0]);
+        uvcci_plan_pool_free(&s->plan_pool, &s->alloc);
     }
     uvcci_bundle_store_free(s);
     free_array(s, s->events, s->event_cap * sizeof s->events[0]);
@@ -607,8 +602,8 @@ int uvcci_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64
         return uvcci_refuse(s, UVCC_ERR_NOMEM, "no memory for input %u", id);
     memcpy(st->input[i], v, bytes);
     for (uint32_t k = 0; k < st->entry->op_count; k++)
-        if (st->instances[k].op->desc.opcode == UVCC_OP_INPUT && st->instances[k].op->io == i)
-            uvcci_instance_wake(&st->instances[k]);
+        if (st->entry->ops[k].desc.opcode == UVCC_OP_INPUT && st->entry->ops[k].io == i)
+            uvcci_op_wake(st, k);
     uvcci_dispatch(s);
     return 0;
 }

@@ -17,6 +17,7 @@
 #include "exec/session/instance.h"
 #include "exec/session/lineage.h"
 #include "exec/session/root.h"
+#include "exec/session/window.h"
 
 #include "proto/bytes.h"
 #include "proto/mutant.h"
@@ -130,14 +131,14 @@ struct veto {
     uvcci_step *st;
 };
 
-/* Fills the ids of an op from a candidate op id; refuses ids that collide inside the op. Rows come
- * in order, so an instance's b = 0 row fixes its ids. */
+/* Fills the ids of an instance from a candidate op id; refuses ids that collide inside it. Rows
+ * come in order, so an instance's first row fixes its ids. */
 static bool veto_row(void *user, const uvcci_oprow *row) {
     struct veto *v = user;
-    if (row->b != 0)
+    uint16_t b;
+    uvcci_instance *r = uvcci_instance_of_row(v->st, row, &b);
+    if (b != 0)
         return false;
-    assert(row->ordinal < v->st->entry->op_count);
-    uvcci_instance *r = &v->st->instances[v->st->entry->by_ordinal[row->ordinal]];
     uvcci_plan_ids_fill(r->plan, v->s->sid_sub, v->st->number, row->op_id, &r->ids);
     return uvcci_plan_ids_collide(r->plan, &r->ids);
 }
@@ -148,7 +149,7 @@ static int build_table(uvcc_session *s, uvcci_step *st) {
     const uvcci_entry *e = st->entry;
     uint32_t rows = 0;
     for (uint32_t i = 0; i < e->op_count; i++)
-        rows += st->plans[i].batches;
+        rows += uvcci_plan_rows(st->plans[i]);
     uint32_t cap = 8;
     while (cap < 2 * rows)
         cap *= 2;
@@ -158,29 +159,32 @@ static int build_table(uvcc_session *s, uvcci_step *st) {
         return UVCC_ERR_NOMEM;
     st->table.index_cap = cap;
     for (uint32_t i = 0; i < e->op_count; i++)
-        for (uint16_t b = 0; b < st->plans[i].batches; b++)
+        for (uint32_t b = 0; b < uvcci_plan_rows(st->plans[i]); b++)
             st->table.rows[st->table.count++] = (uvcci_oprow){.phase = e->ops[i].desc.phase,
                                                               .mb = e->ops[i].desc.mb,
                                                               .k = e->ops[i].desc.k,
-                                                              .b = b};
+                                                              .b = (uint16_t)b};
     assert(st->table.count == rows);
     struct veto v = {.s = s, .st = st};
     int rc = uvcci_optable_build(&st->table, s->sid_sub, st->number, veto_row, &v);
     if (rc != 0)
         return rc;
+    uint32_t ordinal = 0;
     for (uint32_t i = 0; i < st->table.count; i++) {
         const uvcci_oprow *row = &st->table.rows[i];
-        if (row->b != 0)
+        uint16_t b;
+        uvcci_instance *r = uvcci_instance_of_row(st, row, &b);
+        if (b != 0)
             continue;
-        uvcci_instance *r = &st->instances[e->by_ordinal[row->ordinal]];
         r->row0 = i;
-        r->ordinal = row->ordinal;
+        r->ordinal = ordinal++;
         r->op_id = row->op_id;
         if (r->plan->way->number != NULL)
             r->plan->way->number(s, r);
     }
+    assert(ordinal == st->instance_count);
     uvcci_triples_match(s, st);
-    for (uint32_t i = 0; i < e->op_count; i++)
+    for (uint32_t i = 0; i < st->instance_count; i++)
         instance_expect(s, &st->instances[i]);
     uvcci_optable_hash(&st->table, st->h_optable);
     return 0;
@@ -191,14 +195,55 @@ static void fill_step_msg(const uvcc_session *s, uvcci_step *st) {
     memcpy(st->msg.lineage, st->number == s->step ? s->lineage_before : s->lineage, 32);
     memcpy(st->msg.h_program, s->h_program, 32);
     memcpy(st->msg.h_optable, st->h_optable, 32);
-    assert(st->entry->input_count <= UVCCI_SHAPES_MAX);
-    st->msg.shape_count = (uint16_t)st->entry->input_count;
-    for (uint32_t i = 0; i < st->entry->input_count; i++) {
+    const uint32_t count = st->entry->input_count;
+    uvcci_sha256 h;
+    assert(count <= UVCCI_MAX_INPUTS);
+    st->msg.shape_count = (uint16_t)count;
+    uvcci_shapes_begin(&h, (uint16_t)count);
+    for (uint32_t i = 0; i < count; i++) {
         const uvcc_tensor_desc *t = &s->program->tensors[st->entry->inputs[i].tensor].desc;
-        st->msg.shapes[i] =
-            (uvcci_shape){.id = st->entry->inputs[i].id, .rows = t->rows, .cols = t->cols};
+        const uvcci_shape shape = {.id = st->entry->inputs[i].id, .rows = t->rows, .cols = t->cols};
+        uvcci_shapes_put(&h, &shape);
+        if (count <= UVCCI_SHAPES_MAX)
+            st->msg.shapes[i] = shape;
     }
-    uvcci_shapes_hash(st->msg.shapes, st->msg.shape_count, st->h_shapes);
+    uvcci_sha256_final(&h, st->h_shapes);
+    memcpy(st->msg.h_shapes, st->h_shapes, 32);
+}
+
+/* The instances of an op, from index `first` on. */
+static bool open_op(uvcc_session *s, uvcci_step *st, uint32_t op, uint32_t first) {
+    const uvcci_entry *e = st->entry;
+    const uvcci_plan *plan = st->plans[op];
+    const uint32_t preds = e->ops[op].pred_count + uvcci_waits_to_fly(e, &e->ops[op].desc);
+    st->ops[op] = (uvcci_op_run){.first = first, .preds_left = preds, .left = plan->segments.count};
+    for (uint32_t i = 0; i < plan->segments.count; i++) {
+        uvcci_instance *r = &st->instances[first + i];
+        r->step = st;
+        r->op = &e->ops[op];
+        r->plan = uvcci_plan_segment(plan, i);
+        r->index = op;
+        r->segment = i;
+        r->first = i * plan->segments.per;
+        if (!instance_tables(s, st, r) ||
+            (r->plan->way->open != NULL && !r->plan->way->open(st, r)))
+            return false;
+    }
+    return true;
+}
+
+/* By the rank of the op, segments in their order. */
+static void rank_instances(uvcci_step *st) {
+    uint32_t rank = 0;
+    for (uint32_t k = 0; k < st->entry->op_count; k++) {
+        const uint32_t op = st->entry->by_rank[k];
+        for (uint32_t i = 0; i < st->plans[op]->segments.count; i++) {
+            st->by_rank[rank] = st->ops[op].first + i;
+            st->instances[st->ops[op].first + i].rank = rank;
+            rank++;
+        }
+    }
+    assert(rank == st->instance_count);
 }
 
 /* Everything that a step needs but messages and tensors is had here, so that agreeing to it either
@@ -216,24 +261,26 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
     st->entry_index = entry;
     st->entry = e;
     st->plans = s->plans[entry];
-    st->ready_words = (e->op_count + 63) / 64;
-    st->instances = uvcci_bump_take(&st->bump, e->op_count * sizeof st->instances[0]);
+    for (uint32_t i = 0; i < e->op_count; i++)
+        st->instance_count += st->plans[i]->segments.count;
+    st->ready_words = (st->instance_count + 63) / 64;
+    st->ops = uvcci_bump_take(&st->bump, e->op_count * sizeof st->ops[0]);
+    st->instances = uvcci_bump_take(&st->bump, st->instance_count * sizeof st->instances[0]);
+    st->by_rank = uvcci_bump_take(&st->bump, st->instance_count * sizeof st->by_rank[0]);
     st->ready = uvcci_bump_take(&st->bump, st->ready_words * sizeof st->ready[0]);
     st->input = uvcci_bump_take(&st->bump, (e->input_count + 1u) * sizeof st->input[0]);
     st->output = uvcci_bump_take(&st->bump, (e->output_count + 1u) * sizeof st->output[0]);
     if (e->in_flight != 0)
         st->bwd_left = uvcci_bump_take(&st->bump, e->microbatches * sizeof st->bwd_left[0]);
-    bool ok = (e->in_flight == 0 || st->bwd_left != NULL) && st->instances != NULL &&
-              st->ready != NULL && st->input != NULL && st->output != NULL;
-    for (uint32_t i = 0; ok && i < e->op_count; i++) {
-        uvcci_instance *r = &st->instances[i];
-        r->step = st;
-        r->op = &e->ops[i];
-        r->plan = &st->plans[i];
-        r->index = i;
-        r->preds_left = e->ops[i].pred_count + uvcci_waits_to_fly(e, &e->ops[i].desc);
-        ok = instance_tables(s, st, r) && (r->plan->way->open == NULL || r->plan->way->open(st, r));
+    bool ok = (e->in_flight == 0 || st->bwd_left != NULL) && st->ops != NULL &&
+              st->instances != NULL && st->by_rank != NULL && st->ready != NULL &&
+              st->input != NULL && st->output != NULL;
+    for (uint32_t i = 0, first = 0; ok && i < e->op_count; i++) {
+        ok = open_op(s, st, i, first);
+        first += st->plans[i]->segments.count;
     }
+    if (ok)
+        rank_instances(st);
     for (uint32_t i = 0; ok && i < e->output_count; i++)
         ok = !uvcci_opens_to(&e->outputs[i], s->party) ||
              (st->output[i] = uvcci_arena_take(
@@ -259,7 +306,7 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
 void uvcci_step_free(uvcc_session *s, uvcci_step *st) {
     if (!st->active)
         return;
-    for (uint32_t i = 0; st->instances != NULL && i < st->entry->op_count; i++)
+    for (uint32_t i = 0; st->instances != NULL && i < st->instance_count; i++)
         if (st->instances[i].step != NULL)
             uvcci_instance_free(s, &st->instances[i]);
     for (uint32_t i = 0; st->input != NULL && i < st->entry->input_count; i++)
@@ -297,6 +344,8 @@ static bool same_step(const uvcci_step_msg *a, const uvcci_step_msg *b) {
         memcmp(a->lineage, b->lineage, 32) != 0 || memcmp(a->h_program, b->h_program, 32) != 0 ||
         memcmp(a->h_optable, b->h_optable, 32) != 0)
         return false;
+    if (a->shape_count > UVCCI_SHAPES_MAX)
+        return memcmp(a->h_shapes, b->h_shapes, 32) == 0;
     for (uint16_t i = 0; i < a->shape_count; i++)
         if (a->shapes[i].id != b->shapes[i].id || a->shapes[i].rows != b->shapes[i].rows ||
             a->shapes[i].cols != b->shapes[i].cols)
@@ -414,8 +463,7 @@ static void start_step(uvcc_session *s, uvcci_step *st) {
         uvcci_log(s, UVCC_LOG_WARN, "party %u: step %u runs again after a check failed in it",
                   s->party, st->number);
     }
-    for (uint32_t i = 0; i < st->entry->op_count; i++)
-        uvcci_instance_wake(&st->instances[i]);
+    uvcci_window_slide(s, st);
     uvcci_event_push(
         s, &(uvcc_event){.kind = UVCC_EVENT_STEP_STARTED, .run = s->run, .step = st->number});
 }
@@ -601,8 +649,8 @@ bool uvcci_step_advance(uvcc_session *s) {
     }
     /* A message that nothing waits for may still be with the executor: its instance stays until
      * then. */
-    if (st->running && st->instances_done == st->entry->op_count &&
-        st->deals_sent == st->entry->op_count && st->hashing == 0 && !uvcci_cancel_holds(s, st) &&
+    if (st->running && st->instances_done == st->instance_count &&
+        st->deals_sent == st->instance_count && st->hashing == 0 && !uvcci_cancel_holds(s, st) &&
         step_rooted(s, st)) {
         finish_step(s, st);
         any = true;

@@ -14,8 +14,8 @@ void uvcci_wait_for(uvcc_peer_info *i, uvcc_wait what, uint32_t step, uint64_t s
 /* Ops of a running step that need messages of the peer, the most urgent first. */
 static void batch_waits(const uvcc_session *s, const uvcci_step *st, uint8_t peer,
                         uvcc_peer_info *i) {
-    for (uint32_t k = 0; k < st->entry->op_count; k++) {
-        const uvcci_instance *r = &st->instances[st->entry->by_rank[k]];
+    for (uint32_t k = 0; k < st->instance_count; k++) {
+        const uvcci_instance *r = &st->instances[st->by_rank[k]];
         const uint32_t missing = uvcci_instance_missing(s, r, peer);
         if (missing == 0)
             continue;

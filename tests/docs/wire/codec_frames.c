@@ -219,6 +219,10 @@ static size_t step_values(listing *l, const scene *s, uint8_t out[PAYLOAD_MAX]) 
         m.shapes[m.shape_count++] =
             (uvcci_shape){.id = (uint32_t)n[0], .rows = (uint32_t)n[1], .cols = (uint32_t)n[2]};
     }
+    if (listing_has(l, "shapes")) { /* so many that their hash stands for them */
+        m.shape_count = (uint16_t)value_number(l, "shapes", UINT16_MAX);
+        value_exactly(l, "h_shapes", m.h_shapes, 32);
+    }
     int len = uvcci_step_encode(&m, out, PAYLOAD_MAX);
     listing_must(l, len > 0, "no STEP");
     return listing_good(l) ? (size_t)len : 0;
@@ -235,6 +239,10 @@ static void step_fields(listing *l, const uint8_t *p, size_t len) {
     field_bytes(l, "H(op table)", m.h_optable, 32, "");
     field_bytes(l, "H(given)", m.h_given, 32, "");
     field_number(l, "shapes", 2, m.shape_count, "");
+    if (m.shape_count > UVCCI_SHAPES_MAX) {
+        field_bytes(l, "H(shapes)", m.h_shapes, 32, "");
+        return;
+    }
     for (unsigned i = 0; i < m.shape_count; i++) {
         field_title(l, "shape %u", i);
         field_number(l, "input id", 4, m.shapes[i].id, "");

@@ -15,6 +15,7 @@ def map_component(op, x, y, rows, cols, index, args):
     """form "both" of a component."""
     constant, at = args.get("constant", 0), lambda i, j: x[i * cols + j]
     fill = constant if index == 0 else 0
+    block = args.get("block", cols)
     every = [(i, j) for i in range(rows) for j in range(cols)]
     element = {
         "ADD": lambda i, j: at(i, j) + y[i * cols + j],
@@ -27,11 +28,13 @@ def map_component(op, x, y, rows, cols, index, args):
         "RSUB_COL": lambda i, j: y[i] - at(i, j),
         "SCALE": lambda i, j: constant * at(i, j),
         "ADD_PUBLIC": lambda i, j: at(i, j) + fill,
-        "CAUSAL": lambda i, j: fill if j > i % cols else at(i, j),
+        "CAUSAL": lambda i, j: fill if j - cols > i % block - block else at(i, j),
         "SPREAD": lambda i, j: x[i],
     }
     if op in element:
         return [element[op](i, j) for i, j in every]
+    if op in ("SLICE_ROWS", "PUT_ROWS", "ADD_ROWS"):
+        return map_rows(op, x, y, rows, cols, args)
     if op == "SUM_ROWS":
         return [sum(at(i, j) for i in range(rows)) for j in range(cols)]
     if op == "SUM_COLS":
@@ -50,9 +53,28 @@ def map_component(op, x, y, rows, cols, index, args):
     return out
 
 
+def map_rows(op, x, y, rows, cols, args):
+    """Rows `constant` .. `constant` + `part` - 1 of each block of `block` rows."""
+    block, part, first = args["block"], args["part"], args["constant"]
+    out = []
+    for i in range(rows):
+        here = i % block - first
+        inside = 0 <= here < part
+        old = x[i * cols : (i + 1) * cols] if x is not None else [0] * cols
+        row = i // block * part + here
+        new = y[row * cols : (row + 1) * cols] if inside and y is not None else [0] * cols
+        if op == "SLICE_ROWS":
+            out += old if inside else []
+        elif op == "PUT_ROWS":
+            out += new if inside else old
+        else:
+            out += [a + b for a, b in zip(old, new)]
+    return out
+
+
 MAPS_BOTH = """ADD SUB ADD_ROW SUM_ROWS COPY SHL PAIR_DIFF PAIR_SECOND ADD_COL SUB_COL RSUB_COL
 SUM_COLS SCALE
-ADD_PUBLIC CAUSAL QUAD_DIFF QUAD_LAST SPREAD""".split()
+ADD_PUBLIC CAUSAL QUAD_DIFF QUAD_LAST SPREAD SLICE_ROWS PUT_ROWS ADD_ROWS""".split()
 
 
 def map_three(op, x, y, rows, cols, args):

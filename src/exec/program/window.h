@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* window.h - what may be at work at one time.
+ *
+ * The instances of a step, its ops or their segments, stand in program order, segments in theirs.
+ * One may begin when all before it that are not done, and it itself, take no more than the
+ * program's window together (uvcc_program_window), or when it is the first that is not done. So no
+ * more is at work at once than any such range of instances takes, and program order is one in which
+ * every instance finds what it waits for: with the least window they run one by one.
+ *
+ * A party that is at instance i has done all before its range, so each peer has begun these, and is
+ * at least there with the end of its own range: what peers sent and a party did not use yet belongs
+ * to two ranges at most. */
+#ifndef UVCCI_WINDOW_H
+#define UVCCI_WINDOW_H
+
+#include "exec/program/plan.h"
+
+/* Called for each instance in its turn, when it comes into the range and when it leaves it. */
+typedef struct uvcci_window_walk {
+    void (*enter)(void *user, uint32_t op, const uvcci_plan *plan);
+    void (*leave)(void *user, uint32_t op, const uvcci_plan *plan);
+    void *user;
+} uvcci_window_walk;
+
+/* Goes through all largest ranges of an entry's instances; plans are its ops', in program order. */
+void uvcci_window_ranges(const uvcci_plan **plans, uint32_t op_count, uint64_t window,
+                         const uvcci_window_walk *w);
+
+#endif
