@@ -150,9 +150,11 @@ static void decide(uvcc_mpi *m) {
 
 /* ---- the call that is under way ---- */
 
+/* A call that comes after the host said that this worker failed is not begun before that is known
+ * here: with all others' it would end well. */
 static void begin(uvcc_mpi *m) {
     (void)pthread_mutex_lock(&m->lock);
-    m->asking = m->call == UVCCI_MPI_CALLED;
+    m->asking = m->call == UVCCI_MPI_CALLED && (!m->asked_to_fail || m->giving_up);
     (void)pthread_mutex_unlock(&m->lock);
     if (m->asking && m->rank == 0 && !m->giving_up) {
         m->parts[0] = m->given;
