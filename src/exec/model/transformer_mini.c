@@ -217,6 +217,15 @@ static uint32_t at_least(uvcci_tf_builder *b, uint32_t x, int64_t c) {
     return add_public(b, "NX", positive, c);
 }
 
+/* Fraction bits of the factor's square: as many as leave a clipped mean of squares, below 2 clip^2,
+ * in 61 bits next to it. At the greatest norm, 2^6, it has 8 bits. */
+static unsigned square_fraction(double clip) {
+    int e; /* clip <= 2^e */
+    if (frexp(clip, &e) == 0.5)
+        e--;
+    return (unsigned)(61 - 1 - (int)SECOND - 2 * e);
+}
+
 /* clip / max(norm, clip), and its square. */
 static void find_factor(uvcci_tf_builder *b, uint32_t sum) {
     static const char *const names[] = {"NI"};
@@ -237,7 +246,8 @@ static void find_factor(uvcci_tf_builder *b, uint32_t sum) {
     uvcci_tf_scale(b, inverse, part, factor, FACTOR);
     b->factor = uvcci_tf_transient(b, "CF", 1, 1, FACTOR + 1, FACTOR);
     uvcci_tf_truncate(b, part, b->factor, b->truncation);
-    b->factor_squared = uvcci_tf_transient(b, "CS", 1, 1, FACTOR + 1, FACTOR);
+    const unsigned fraction = square_fraction(clip);
+    b->factor_squared = uvcci_tf_transient(b, "CS", 1, 1, fraction + 1, fraction);
     uvcci_tf_times(b, UVCC_OP_ELEM_MUL, b->factor, b->factor, b->factor_squared, 0, 0);
 }
 
