@@ -8,9 +8,13 @@
  *     turns      one thread over the in-memory network, and a thread for each party's jobs
  *
  * One JSON object per line. Each variant runs several steps; the first, which finds cold memory, is
- * left out, the median of the others is given. "bytes" are those of all parties.
+ * left out, the median of the others is given. "bytes" are those of all parties, "memory_bytes" the
+ * most that party 0's session had, beside that of its tensors.
  *
- *     bench_triangle [PART OF A NAME [parties|workers|turns]...] */
+ *     bench_triangle [PART OF A NAME [parties|workers|turns]...]
+ *
+ * "one_op" is one op of 2^26 products, in the usual window and in one of 64 MiB; it takes 10 GB, so
+ * it runs by its name only. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,6 +30,7 @@
 #include "../tools/parties.h"
 
 enum { STEPS = 11, PIECE = 1 << 15 };
+static const char large[] = "one_op";
 
 typedef enum drive_by { PARTIES, WORKERS, TURNS, DRIVERS } drive_by;
 static const char *const driver_names[DRIVERS] = {"parties", "workers", "turns"};
@@ -47,7 +52,8 @@ static void check(int rc, const char *what) {
 
 typedef struct workload {
     const char *name;
-    uint64_t work; /* elements; multiplications of one product for GEMM */
+    uint64_t work;  /* elements; multiplications of one product for GEMM */
+    unsigned steps; /* up to STEPS */
     bool audit;
     uvcc_program *p;
 } workload;
@@ -144,6 +150,19 @@ static uvcc_program *nonlinear(uvcc_nonlinear what, uint32_t rows, uint32_t cols
 }
 
 /* ---- running ---- */
+
+/* n products in one op. */
+static uvcc_program *one_op(uint32_t n, uvcc_op_desc op, uint64_t window) {
+    uvcc_program *p = begin();
+    uvcc_tensor_desc d = {.rows = 1, .cols = n, .bits = 22, .scale = 16};
+    op.in[0] = op.in[1] = add_tensor(p, "x", 0, d);
+    d.lifetime = UVCC_TRANSIENT;
+    d.bits = 28;
+    op.out[0] = add_tensor(p, "y", 0, d);
+    check(uvcc_program_op(p, &op), "op");
+    check(uvcc_program_window(p, window), "window");
+    return end(p);
+}
 
 typedef struct triangle {
     drive_by by;
@@ -280,17 +299,29 @@ static void run_step(variant *v, uint32_t step) {
     v->seconds[step] = now() - start;
 }
 
+static uint64_t tensors_of(const uvcc_program *p) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < uvcc_program_tensor_count(p); i++) {
+        const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, i);
+        bytes += 16ull * d->rows * d->cols;
+    }
+    return bytes;
+}
+
 static void say(variant *v) {
     uvcc_session_stats st;
     uvcc_session_get_stats(v->t.s[0], &st);
-    qsort(v->seconds + 1, STEPS - 1, sizeof *v->seconds, by_size);
-    const double median = v->seconds[1 + (STEPS - 1) / 2];
+    const unsigned steps = v->w.steps;
+    qsort(v->seconds + 1, steps - 1, sizeof *v->seconds, by_size);
+    const double median = v->seconds[1 + (steps - 1) / 2];
     printf("{\"bench\": \"triangle/%s\", \"driver\": \"%s\", \"audit\": %s, \"seconds\": %.4g, "
            "\"best\": %.4g, "
-           "\"per_second\": %.4g, \"online_bytes\": %.4g, \"key_bytes\": %.4g, \"rounds\": %.4g}\n",
+           "\"per_second\": %.4g, \"online_bytes\": %.4g, \"key_bytes\": %.4g, \"rounds\": %.4g, "
+           "\"memory_bytes\": %.4g}\n",
            v->w.name, driver_names[v->t.by], v->w.audit ? "true" : "false", median, v->seconds[1],
-           (double)v->w.work / median, (double)bytes_of(&v->t, false) / STEPS,
-           (double)bytes_of(&v->t, true) / STEPS, (double)st.rounds / STEPS);
+           (double)v->w.work / median, (double)bytes_of(&v->t, false) / steps,
+           (double)bytes_of(&v->t, true) / steps, (double)st.rounds / steps,
+           (double)(st.memory_peak_bytes - tensors_of(v->w.p)));
     fflush(stdout);
 }
 
@@ -310,7 +341,7 @@ static void measure(variant *v, unsigned count) {
         v[i].t.until_ready = 3;
         drive(&v[i].t, v[i].w.name);
     }
-    for (uint32_t step = 0; step < STEPS; step++)
+    for (uint32_t step = 0; step < v->w.steps; step++)
         for (unsigned i = 0; i < count; i++)
             run_step(&v[i], step);
     for (unsigned i = 0; i < count; i++) {
@@ -325,14 +356,23 @@ typedef struct choice {
     bool drivers[DRIVERS];
 } choice;
 
+static bool is_wanted(const choice *only, const char *name) {
+    return only->part == NULL || strstr(name, only->part) != NULL;
+}
+
 static void run(const choice *only, const char *name, uint64_t work, uvcc_program *p) {
     variant v[2 * DRIVERS];
     unsigned count = 0;
+    const unsigned steps = strstr(name, large) == NULL ? STEPS : 3;
     for (unsigned k = 0; k < 2 * DRIVERS; k++)
         if (only->drivers[k / 2])
-            v[count++] = (variant){.t.by = (drive_by)(k / 2),
-                                   .w = {.name = name, .work = work, .audit = k % 2 != 0, .p = p}};
-    if (only->part == NULL || strstr(name, only->part) != NULL)
+            v[count++] = (variant){
+                .t.by = (drive_by)(k / 2),
+                .w = {.name = name, .work = work, .steps = steps, .audit = k % 2 != 0, .p = p}};
+    if (steps != STEPS) /* one variant at a time: for want of memory */
+        for (unsigned k = 0; k < count; k++)
+            measure(&v[k], 1);
+    else if (is_wanted(only, name))
         measure(v, count);
     uvcc_program_free(p);
 }
@@ -357,6 +397,11 @@ int main(int argc, char **argv) {
                               .out_count = 1,
                               .shift = 16,
                               .truncation = UVCC_TRUNC_STOCHASTIC};
+    if (only->part != NULL && strcmp(only->part, large) == 0) {
+        run(only, "product/2^26_one_op", 1u << 26, one_op(1u << 26, mul, UVCC_WINDOW_BYTES));
+        run(only, "product/2^26_one_op_64_MiB", 1u << 26, one_op(1u << 26, mul, 64u << 20));
+        return 0;
+    }
     run(only, "relu/fss/31_bits", million, elements(million, relu, 30, 16));
     relu.flags = UVCC_OP_CIRCUIT;
     run(only, "relu/circuit/31_bits", million, elements(million, relu, 30, 16));
