@@ -271,6 +271,10 @@ class Program(Owned):
         """The job's replicas, stages and tensor ranks."""
         check(self._call(lib.uvcc_program_topology, replicas, stages, tp_ranks))
 
+    def window(self, size: int) -> None:
+        """How many bytes may be at work at one time; the usual is 1 GiB."""
+        check(self._call(lib.uvcc_program_window, size))
+
     def finish(self) -> Program:
         """Checks everything; the program is immutable from now on."""
         message = ffi.new("char[]", MESSAGE_BYTES)
