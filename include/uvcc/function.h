@@ -24,8 +24,8 @@
  * pairs, groups of four and sums of rows).
  *
  * The keys of all instructions on vectors of one width go together, those of 4096 elements in one
- * message of at most 8 MiB (uvcc_program_finish refuses more), and in at most 64 messages for an op
- * (a session refuses more).
+ * message of at most 8 MiB (uvcc_program_finish refuses more), and those of a row, or of an op's
+ * segment, in at most 64 (a session refuses more).
  */
 #ifndef UVCC_FUNCTION_H
 #define UVCC_FUNCTION_H

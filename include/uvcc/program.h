@@ -181,7 +181,7 @@ UVCC_API int uvcc_program_topology(uvcc_program *p, uint32_t replicas, uint32_t 
  * in program order as far as what they take together, of memory and messages, stays below this; the
  * first that is not done always may. Less means less memory and more waiting, never other results.
  * It is part of the program's hash, since what a peer may send ahead depends on it.
- * UVCC_WINDOW_BYTES without this call. */
+ * UVCC_WINDOW_BYTES without this call. Entries with SEND_PP or RECV_PP have no such limit. */
 UVCC_API int uvcc_program_window(uvcc_program *p, uint64_t bytes);
 /** Checks everything, computes dependencies, versions, liveness and the hash; the program is then
  * immutable and may be shared by sessions of one thread or several. On error `message` (may be

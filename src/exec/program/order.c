@@ -134,6 +134,13 @@ static void limit_flight(uvcci_entry *e) {
     e->in_flight = bwd != 0 && most < e->microbatches ? most : 0;
 }
 
+static void limit_window(const uvcc_program *p, uvcci_entry *e) {
+    e->window = p->window;
+    for (uint32_t i = 0; i < e->op_count; i++)
+        if (e->ops[i].desc.opcode == UVCC_OP_SEND_PP || e->ops[i].desc.opcode == UVCC_OP_RECV_PP)
+            e->window = UINT64_MAX;
+}
+
 /* ---- ranks ---- */
 
 typedef struct ranked {
@@ -235,6 +242,7 @@ int uvcci_order_entry(uvcc_program *p, uvcci_entry *e, const uvcci_message *m) {
     for (uint32_t i = 0; i < e->op_count; i++)
         e->ops[i].desc.name = e->ops[i].name[0] != 0 ? e->ops[i].name : NULL;
     limit_flight(e);
+    limit_window(p, e);
     err = uvcci_check_sums(p, e, m);
     if (err == 0)
         err = uvcci_program_analyse(p, e, m);

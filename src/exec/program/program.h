@@ -84,6 +84,7 @@ typedef struct uvcci_entry {
     /* Microbatches in flight at most: an op of microbatch m starts when all BWD ops of microbatch
      * m - in_flight are done. 0: no limit. */
     uint32_t in_flight;
+    uint64_t window;     /* of the program, or none: window.h */
     uint32_t *bwd_count; /* [microbatches]: BWD ops; NULL without a limit */
     /* builder: the entry's user ops in uvcc_program.ops, its lists in .inputs and .outputs */
     uint32_t user_first, user_count, input_first, output_first;

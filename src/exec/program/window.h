@@ -7,9 +7,14 @@
  * more is at work at once than any such range of instances takes, and program order is one in which
  * every instance finds what it waits for: with the least window they run one by one.
  *
- * A party that is at instance i has done all before its range, so each peer has begun these, and is
- * at least there with the end of its own range: what peers sent and a party did not use yet belongs
- * to two ranges at most. */
+ * An entry that exchanges tensors with neighbouring stages has no window: what a stage sends is
+ * done when the neighbour takes it, which may stand behind in that one's order.
+ *
+ * A peer may be far ahead: who receives nothing in an instance is done with it when its messages
+ * are queued. So messages are sent in an order that goes with program order, by stretches of a
+ * window (step.c): what a party needs first has before it, in its peer's queue and in its own
+ * credit, what the peer sent while it was not ahead, which is of one window, and what stands before
+ * it in its stretch. A credit of two windows has room for that, and so the party always gets on. */
 #ifndef UVCCI_WINDOW_H
 #define UVCCI_WINDOW_H
 

@@ -301,7 +301,7 @@ static int at_work(const uvcc_program *p, const uvcci_entry *e, const uvcci_plan
     in_window w = {.p = p, .e = e, .begun = mem, .ended = mem + e->op_count};
     count_lives(&w, (uint32_t *)(mem + 2 * (size_t)e->op_count));
     uvcci_window_ranges(
-        plans, e->op_count, p->window,
+        plans, e->op_count, e->window,
         &(uvcci_window_walk){.enter = enter_window, .leave = leave_window, .user = &w});
     uint64_t *work = mem; /* of the tables nothing is needed any more */
     for (uint32_t i = 0; i < e->op_count; i++) {

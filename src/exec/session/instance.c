@@ -226,7 +226,7 @@ static void instance_done(uvcc_session *s, uvcci_instance *r) {
     assert(st->instances_done <= st->instance_count && run->left != 0);
     if (--run->left == 0)
         op_done(s, r);
-    uvcci_window_slide(s, st);
+    uvcci_window_slide(st);
 }
 
 /* Leaves and sends the messages of one round that the turn filled. */

@@ -19,8 +19,8 @@ typedef struct needs {
     uint32_t outputs;
 } needs;
 
-/* What the peers may have sent that is not used: of ops in a window, and of triples, which are made
- * before their ops begin. */
+/* What the peers may have sent that is not used: of ops in a window, and of all products on
+ * triples, whose C comes before they begin. */
 typedef struct in_window {
     needs *n;
     uint64_t bytes, messages;
@@ -29,8 +29,10 @@ typedef struct in_window {
 static void enter_window(void *user, uint32_t op, const uvcci_plan *plan) {
     in_window *w = user;
     (void)op;
-    w->bytes += plan->online_bytes_max;
-    w->messages += plan->messages_max;
+    if (!plan->beaver.on) {
+        w->bytes += plan->online_bytes_max;
+        w->messages += plan->messages_max;
+    }
     w->n->online_bytes = w->bytes > w->n->online_bytes ? w->bytes : w->n->online_bytes;
     w->n->messages = w->messages > w->n->messages ? w->messages : w->n->messages;
 }
@@ -78,8 +80,13 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
                 n->key_bytes = plan->key_bytes_max;
         }
         in_window w = {.n = n};
+        for (uint32_t i = 0; i < entry->op_count; i++)
+            if (s->plans[e][i]->beaver.on) {
+                w.bytes += s->plans[e][i]->online_bytes_max;
+                w.messages += s->plans[e][i]->messages_max;
+            }
         uvcci_window_ranges(
-            s->plans[e], entry->op_count, p->window,
+            s->plans[e], entry->op_count, entry->window,
             &(uvcci_window_walk){.enter = enter_window, .leave = leave_window, .user = &w});
         if (entry->output_count > n->outputs)
             n->outputs = entry->output_count;

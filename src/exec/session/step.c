@@ -232,18 +232,43 @@ static bool open_op(uvcc_session *s, uvcci_step *st, uint32_t op, uint32_t first
     return true;
 }
 
-/* By the rank of the op, segments in their order. */
-static void rank_instances(uvcci_step *st) {
-    uint32_t rank = 0;
+/* The stretches of program order that begin within one window, one after the other; into
+ * stretch[instance]. Returns their number. */
+static uint32_t cut_stretches(const uvcci_step *st, uint64_t window, uint32_t *stretch) {
+    uint64_t bytes = 0;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < st->instance_count; i++) {
+        const uint64_t work = st->instances[i].plan->work_bytes;
+        if (bytes != 0 && bytes + work > window) {
+            at++;
+            bytes = 0;
+        }
+        bytes += work;
+        stretch[i] = at;
+    }
+    return at + 1;
+}
+
+/* By stretches of a window in program order, in each by the rank of the op, segments in their
+ * order: messages go out in this order, and what a peer needs first may not stand behind more than
+ * its credit has room for (window.h). `stretch` and `first` have room for a word for each instance,
+ * and one more. */
+static void rank_instances(uvcci_step *st, uint64_t window, uint32_t *stretch, uint32_t *first) {
+    const uint32_t stretches = cut_stretches(st, window, stretch);
+    memset(first, 0, (stretches + 1) * sizeof first[0]);
+    for (uint32_t i = 0; i < st->instance_count; i++)
+        first[stretch[i] + 1]++;
+    for (uint32_t i = 1; i < stretches; i++)
+        first[i] += first[i - 1];
     for (uint32_t k = 0; k < st->entry->op_count; k++) {
         const uint32_t op = st->entry->by_rank[k];
         for (uint32_t i = 0; i < st->plans[op]->segments.count; i++) {
-            st->by_rank[rank] = st->ops[op].first + i;
-            st->instances[st->ops[op].first + i].rank = rank;
-            rank++;
+            const uint32_t instance = st->ops[op].first + i;
+            const uint32_t rank = first[stretch[instance]]++;
+            st->by_rank[rank] = instance;
+            st->instances[instance].rank = rank;
         }
     }
-    assert(rank == st->instance_count);
 }
 
 /* Everything that a step needs but messages and tensors is had here, so that agreeing to it either
@@ -279,8 +304,11 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
         ok = open_op(s, st, i, first);
         first += st->plans[i]->segments.count;
     }
+    uint32_t *stretch = uvcci_bump_take(&st->bump, (st->instance_count + 1ull) * sizeof *stretch);
+    uint32_t *first = uvcci_bump_take(&st->bump, (st->instance_count + 2ull) * sizeof *first);
+    ok = ok && stretch != NULL && first != NULL;
     if (ok)
-        rank_instances(st);
+        rank_instances(st, e->window, stretch, first);
     for (uint32_t i = 0; ok && i < e->output_count; i++)
         ok = !uvcci_opens_to(&e->outputs[i], s->party) ||
              (st->output[i] = uvcci_arena_take(
@@ -463,7 +491,7 @@ static void start_step(uvcc_session *s, uvcci_step *st) {
         uvcci_log(s, UVCC_LOG_WARN, "party %u: step %u runs again after a check failed in it",
                   s->party, st->number);
     }
-    uvcci_window_slide(s, st);
+    uvcci_window_slide(st);
     uvcci_event_push(
         s, &(uvcc_event){.kind = UVCC_EVENT_STEP_STARTED, .run = s->run, .step = st->number});
 }

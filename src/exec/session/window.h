@@ -6,7 +6,7 @@
 #include "exec/runtime/core.h"
 
 /* The step runs, or an instance of it is done: those that may begin now are woken. */
-void uvcci_window_slide(uvcc_session *s, uvcci_step *st);
+void uvcci_window_slide(uvcci_step *st);
 bool uvcci_window_has(const uvcci_instance *r);
 
 #endif
