@@ -87,23 +87,12 @@ static const uvcc_tensor_desc *desc(const slice *s, uint32_t t) {
     return uvcci_tf_desc(s->b, t);
 }
 
-static uint32_t additive(uvcci_tf_builder *b, const char *name, uint32_t rows, uint32_t cols,
-                         unsigned bits, unsigned scale) {
-    return uvcci_tf_tensor(b, name,
-                           (uvcc_tensor_desc){.rows = rows,
-                                              .cols = cols,
-                                              .bits = (uint8_t)bits,
-                                              .scale = (uint8_t)scale,
-                                              .lifetime = UVCC_TRANSIENT,
-                                              .sharing = UVCC_ADDITIVE});
-}
-
 /* x y by elements, which its author knows to stay within the bits. */
 static uint32_t mul_part(uvcci_tf_builder *b, const char *name, uint32_t x, uint32_t y,
                          unsigned bits) {
     const uvcc_tensor_desc dx = *uvcci_tf_desc(b, x), dy = *uvcci_tf_desc(b, y);
     const uint32_t z =
-        additive(b, name, dx.rows, dx.cols, bits, (unsigned)dx.scale + (unsigned)dy.scale);
+        uvcci_tf_additive(b, name, dx.rows, dx.cols, bits, (unsigned)dx.scale + (unsigned)dy.scale);
     uvcci_tf_op(b, (uvcc_op_desc){.opcode = UVCC_OP_MUL_PART,
                                   .in_count = 2,
                                   .in = {x, y},
@@ -117,7 +106,7 @@ static uint32_t mul_part(uvcci_tf_builder *b, const char *name, uint32_t x, uint
 static uint32_t sums(uvcci_tf_builder *b, const char *name, uvcc_opcode opcode, uint32_t x,
                      uint32_t rows, uint32_t cols) {
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, x);
-    const uint32_t z = additive(b, name, rows, cols, d.bits, d.scale);
+    const uint32_t z = uvcci_tf_additive(b, name, rows, cols, d.bits, d.scale);
     uvcci_tf_op(b, (uvcc_op_desc){.opcode = (uint16_t)opcode,
                                   .in_count = 1,
                                   .in = {x},
@@ -134,7 +123,7 @@ static uint32_t over_group(uvcci_tf_builder *b, uint32_t x, uint8_t group, uint3
     if (ways == 1)
         return x;
     assert(d.rows == 1);
-    const uint32_t all = additive(b, gathered, ways, d.cols, d.bits, d.scale);
+    const uint32_t all = uvcci_tf_additive(b, gathered, ways, d.cols, d.bits, d.scale);
     uvcci_tf_gather(b, x, group, all);
     return sums(b, name, UVCC_OP_REDUCE_BIAS_GRAD, all, 1, d.cols);
 }
@@ -195,7 +184,7 @@ static uint32_t sum_of_squares(uvcci_tf_builder *b) {
             sum = own;
             continue;
         }
-        const uint32_t more = additive(b, "NA", 1, 1, d.bits, d.scale);
+        const uint32_t more = uvcci_tf_additive(b, "NA", 1, 1, d.bits, d.scale);
         uvcci_tf_local(b, UVCC_OP_ADD, sum, own, more);
         sum = more;
     }
@@ -338,8 +327,8 @@ static void follow_gradient(const slice *s) {
     }
     const unsigned fraction = scale - dm.scale, bits = dm.bits + fraction;
     const uint32_t clipped = mul_part(b, "GC", s->h->gradient, b->factor, bits - a);
-    const uint32_t added = additive(b, first_moment[1], s->rows, s->cols, bits - a, scale);
-    const uint32_t kept = additive(b, first_moment[0], s->rows, s->cols, bits, scale);
+    const uint32_t added = uvcci_tf_additive(b, first_moment[1], s->rows, s->cols, bits - a, scale);
+    const uint32_t kept = uvcci_tf_additive(b, first_moment[0], s->rows, s->cols, bits, scale);
     uvcci_tf_scale(b, clipped, added, 1, a);
     uvcci_tf_scale(b, s->h->momentum, kept, ((1ll << a) - 1) << (fraction - a), fraction);
     uvcci_tf_local(b, UVCC_OP_ADD, kept, added, kept);

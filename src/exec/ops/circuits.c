@@ -65,12 +65,6 @@ static void release(uvcc_session *s, uvcci_instance *r) {
     uvcci_give_words(s, &state_of(r)->words, r->plan->blocks * block_words(r));
 }
 
-/* Bytes between the data of two TLVs of one message. */
-static uint8_t gap(void) {
-    const uvcc_tlv t = {.type = UVCC_TLV_RESHARE_U64VEC, .bits = 64, .count = UVCC_BLOCK_ELEMS};
-    return (uint8_t)(uvcc_tlv_bytes(&t) - uvcc_tlv_data_bytes(&t));
-}
-
 /* The blocks of a task of a round, with x and the state. */
 static uvcc_block *add_blocks(uvcci_builder *b, uint16_t kind, unsigned round, unsigned want,
                               uint32_t *n) {
@@ -82,7 +76,7 @@ static uvcc_block *add_blocks(uvcci_builder *b, uint16_t kind, unsigned round, u
     const uvcc_shares x = uvcci_part_of(b, r->op->desc.in[0]);
     t->u.vec.shift = (uint8_t)round;
     t->u.vec.gate = (uint8_t)want;
-    t->u.vec.gap = gap();
+    t->u.vec.gap = uvcci_piece_gap();
     for (uint32_t i = 0; i < *n; i++)
         uvcci_set_circuit(&k[i], &x, words_of(r, k[i].block));
     return k;
@@ -95,7 +89,7 @@ static uint64_t *out_of(const uvcci_builder *b, unsigned output, bool hi, const 
 
 /* From the product to the bit in a message of the last round. */
 static size_t value_bytes(const uvcc_block *k) {
-    return (size_t)k->count * 8 + gap();
+    return (size_t)k->count * 8 + uvcci_piece_gap();
 }
 
 static bool in_tree(const uvcci_instance *r, unsigned round) {

@@ -126,12 +126,12 @@ static const uvcci_op_way way = {.build = build};
 
 static const uvcci_op_class classes[] = {
     {.opcode = UVCC_OP_SEND_PP,
-     .traits = UVCCI_IS_COLLECTIVE | UVCCI_FEEDS_NEIGHBOUR,
+     .traits = UVCCI_IS_COLLECTIVE | UVCCI_FEEDS_NEIGHBOUR | UVCCI_MEETS_NEIGHBOUR,
      .detail = UVCC_COLLECTIVE_SEND,
      .check = check_neighbour,
      .way = &way},
     {.opcode = UVCC_OP_RECV_PP,
-     .traits = UVCCI_IS_COLLECTIVE,
+     .traits = UVCCI_IS_COLLECTIVE | UVCCI_MEETS_NEIGHBOUR,
      .detail = UVCC_COLLECTIVE_RECV,
      .check = check_neighbour,
      .follows = follows_sent_activation,

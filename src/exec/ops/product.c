@@ -13,6 +13,7 @@
 #include "exec/ops/tasks.h"
 #include "exec/ops/truncate.h"
 #include "exec/program/op_check.h"
+#include "exec/program/plan_maker.h"
 
 #include <assert.h>
 

@@ -118,12 +118,6 @@ static const uint64_t *value_of(const uvcci_builder *b) {
     return is_product(r->op) ? state_of(r)->product : uvcci_part_of(b, r->op->desc.in[0]).lo;
 }
 
-/* Bytes between the data of two TLVs of one message. */
-static uint8_t gap(void) {
-    const uvcc_tlv t = {.type = UVCC_TLV_RESHARE_U64VEC, .bits = 64, .count = UVCC_BLOCK_ELEMS};
-    return (uint8_t)(uvcc_tlv_bytes(&t) - uvcc_tlv_data_bytes(&t));
-}
-
 static bool open_value(uvcci_builder *b) {
     uvcci_instance *r = b->r;
     uint32_t n;
@@ -151,7 +145,7 @@ static void send_components(uvcci_builder *b) {
     uvcc_block *k =
         uvcci_add_op_blocks(b, UVCC_TASK_SR_SEND, 0, UVCCI_ROLE_HEAD | UVCCI_ROLE_OTHER, &n);
     if (k != NULL)
-        uvcci_last_task(b)->u.vec.gap = gap();
+        uvcci_last_task(b)->u.vec.gap = uvcci_piece_gap();
     for (uint32_t i = 0; i < n; i++) {
         const uint8_t *first = uvcci_rx_at(r, ROUND_OPEN, 0, UVCCI_FIRST, k[i].block);
         const uint8_t *second = uvcci_rx_at(r, ROUND_OPEN, 0, UVCCI_SECOND, k[i].block);
@@ -173,7 +167,7 @@ static void finish(uvcci_builder *b) {
         uvcci_add_op_blocks(b, UVCC_TASK_SR_FINISH, 0, UVCCI_ROLE_TAIL | UVCCI_ROLE_OTHER, &n);
     for (uint32_t i = 0; i < n; i++) {
         const uint8_t *first = uvcci_rx_at(r, ROUND_SEND, 0, UVCCI_FIRST, k[i].block);
-        const uint8_t *bits = first + (size_t)k[i].count * 8 + gap();
+        const uint8_t *bits = first + (size_t)k[i].count * 8 + uvcci_piece_gap();
         if (k[i].role == UVCC_OTHER)
             uvcci_set_sr_finish_other(&k[i], out.lo, first, bits, &out);
         else
@@ -213,7 +207,7 @@ static bool send_halves(uvcci_builder *b) {
     const uvcc_shares out = uvcci_part_of(b, r->op->desc.out[0]);
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_SR2_SEND, 0, UVCCI_ROLE_ALL, &n);
     if (k != NULL)
-        uvcci_last_task(b)->u.vec.gap = gap();
+        uvcci_last_task(b)->u.vec.gap = uvcci_piece_gap();
     for (uint32_t i = 0; i < n; i++) {
         uint8_t *first = uvcci_sent_at(r, 0, 0, UVCCI_FIRST, k[i].block);
         uint8_t *second = uvcci_sent_at(r, 0, 0, UVCCI_SECOND, k[i].block);
@@ -233,7 +227,7 @@ static void join_halves(uvcci_builder *b) {
     uvcc_block *k =
         uvcci_add_op_blocks(b, UVCC_TASK_SR2_FINISH, 0, UVCCI_ROLE_TAIL | UVCCI_ROLE_OTHER, &n);
     if (k != NULL)
-        uvcci_last_task(b)->u.vec.gap = gap();
+        uvcci_last_task(b)->u.vec.gap = uvcci_piece_gap();
     for (uint32_t i = 0; i < n; i++) {
         uvcci_set_sr2_finish(&k[i], &x, uvcci_rx_at(r, 0, 0, UVCCI_FIRST, k[i].block),
                              uvcci_rx_at(r, 0, 0, UVCCI_SECOND, k[i].block));

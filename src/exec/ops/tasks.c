@@ -8,6 +8,11 @@
 #include "proto/crypto.h"
 #include <assert.h>
 
+uint8_t uvcci_piece_gap(void) {
+    const uvcc_tlv t = {.type = UVCC_TLV_RESHARE_U64VEC, .bits = 64, .count = UVCC_BLOCK_ELEMS};
+    return (uint8_t)(uvcc_tlv_bytes(&t) - uvcc_tlv_data_bytes(&t));
+}
+
 uvcc_task *uvcci_task_map(uvcci_builder *b, uint8_t op, uint32_t rows, uint32_t cols,
                           const uvcc_shares *x, const uvcc_shares *y, const uvcc_shares *out) {
     uvcc_task *t = uvcci_add_task(b, UVCC_TASK_MAP, 0);

@@ -12,6 +12,9 @@ static inline uvcc_block *uvcci_add_op_blocks(uvcci_builder *b, uint16_t kind, u
     return uvcci_add_blocks(b, kind, call, roles, b->r->plan->elems, count);
 }
 
+/* Bytes between the data of two vectors of one message: uvcc_task.u.vec.gap. */
+uint8_t uvcci_piece_gap(void);
+
 /* MAP over rows x cols; y NULL: there is none. NULL: no memory. */
 uvcc_task *uvcci_task_map(uvcci_builder *b, uint8_t op, uint32_t rows, uint32_t cols,
                           const uvcc_shares *x, const uvcc_shares *y, const uvcc_shares *out);

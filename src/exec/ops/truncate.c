@@ -8,6 +8,7 @@
 #include "exec/ops/rounding.h"
 #include "exec/ops/tasks.h"
 #include "exec/program/op_check.h"
+#include "exec/program/plan_maker.h"
 
 #include <assert.h>
 

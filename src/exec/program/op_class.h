@@ -27,6 +27,7 @@ typedef enum uvcci_op_trait {
     UVCCI_IS_OUTPUT = 1 << 10,
     UVCCI_FEEDS_NEIGHBOUR = 1 << 11, /* a neighbouring stage waits for it */
     UVCCI_PLANS_BY_ENTRY = 1 << 12,  /* its plan depends on more than its fields and tensors */
+    UVCCI_MEETS_NEIGHBOUR = 1 << 13, /* it ends only together with an op of another stage */
 } uvcci_op_trait;
 
 /* Sharings of a tensor, as a set. */
@@ -83,9 +84,6 @@ typedef struct uvcci_op_family {
     const uvcci_op_class *classes;
     unsigned count;
 } uvcci_op_family;
-
-/* Units of an op that works element by element. */
-uint64_t uvcci_units_of_elements(const uvcc_program *p, const uvcc_op_desc *d, bool *by_element);
 
 /* ops/classes.c. NULL: there is no such opcode. */
 const uvcci_op_class *uvcci_op_class_of(uint16_t opcode);

@@ -20,8 +20,3 @@ bool uvcci_uses_constant(const uvcc_op_desc *d) {
     return c != NULL &&
            ((c->traits & UVCCI_USES_CONSTANT) != 0 || (d->flags & c->constant_flag) != 0);
 }
-
-uint64_t uvcci_units_of_elements(const uvcc_program *p, const uvcc_op_desc *d, bool *by_element) {
-    *by_element = true;
-    return p->tensors[d->out_count != 0 ? d->out[0] : d->in[0]].elems;
-}

@@ -134,10 +134,11 @@ static void limit_flight(uvcci_entry *e) {
     e->in_flight = bwd != 0 && most < e->microbatches ? most : 0;
 }
 
+/* A stage may stand before what its neighbour's window holds back, so stages have none. */
 static void limit_window(const uvcc_program *p, uvcci_entry *e) {
     e->window = p->window;
     for (uint32_t i = 0; i < e->op_count; i++)
-        if (e->ops[i].desc.opcode == UVCC_OP_SEND_PP || e->ops[i].desc.opcode == UVCC_OP_RECV_PP)
+        if (uvcci_op_has(e->ops[i].desc.opcode, UVCCI_MEETS_NEIGHBOUR))
             e->window = UINT64_MAX;
 }
 

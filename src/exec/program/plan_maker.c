@@ -2,6 +2,8 @@
 /* plan_maker.c - see plan_maker.h. */
 #include "exec/program/plan_maker.h"
 
+#include "exec/program/program_impl.h"
+
 #include <assert.h>
 #include <uvcc/frame.h>
 
@@ -81,4 +83,9 @@ void uvcci_draft_vector(uvcci_draft *d, uvcci_protocol protocol, uvcci_stream_na
                      ? UVCCI_ID_TILE
                      : uvcci_draft_id(d, false, stream, 0, false, d->plan->blocks);
     uvcci_draft_vec(d, uvcci_draft_turn(d), protocol, 0, id, 64);
+}
+
+uint64_t uvcci_units_of_elements(const uvcc_program *p, const uvcc_op_desc *d, bool *by_element) {
+    *by_element = true;
+    return p->tensors[d->out_count != 0 ? d->out[0] : d->in[0]].elems;
 }

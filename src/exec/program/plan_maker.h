@@ -35,6 +35,9 @@ uvcci_plan_vec *uvcci_draft_vec(uvcci_draft *d, uvcci_plan_round *r, uvcci_proto
 /* A turn more that sends one vector of the op's length which is not opened to an edge. */
 void uvcci_draft_vector(uvcci_draft *d, uvcci_protocol protocol, uvcci_stream_name stream);
 
+/* uvcci_op_class.units of an op that works element by element. */
+uint64_t uvcci_units_of_elements(const uvcc_program *p, const uvcc_op_desc *d, bool *by_element);
+
 /* plan_function.c: compiles the op's function into *fn and plans what it sends. */
 int uvcci_plan_function(uvcci_draft *d, const uvcc_program *p, const uvcci_op *op,
                         uvcci_fn_plan *fn);

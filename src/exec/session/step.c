@@ -251,10 +251,17 @@ static uint32_t cut_stretches(const uvcci_step *st, uint64_t window, uint32_t *s
 
 /* By stretches of a window in program order, in each by the rank of the op, segments in their
  * order: messages go out in this order, and what a peer needs first may not stand behind more than
- * its credit has room for (window.h). `stretch` and `first` have room for a word for each instance,
- * and one more. */
-static void rank_instances(uvcci_step *st, uint64_t window, uint32_t *stretch, uint32_t *first) {
-    const uint32_t stretches = cut_stretches(st, window, stretch);
+ * its credit has room for (window.h). False: no memory. */
+static bool rank_instances(uvcc_session *s, uvcci_step *st) {
+    uvcci_bump scratch;
+    uvcci_bump_init(&scratch, &s->alloc);
+    uint32_t *stretch = uvcci_bump_take(&scratch, (st->instance_count + 1ull) * sizeof *stretch);
+    uint32_t *first = uvcci_bump_take(&scratch, (st->instance_count + 2ull) * sizeof *first);
+    if (stretch == NULL || first == NULL) {
+        uvcci_bump_reset(&scratch);
+        return false;
+    }
+    const uint32_t stretches = cut_stretches(st, st->entry->window, stretch);
     memset(first, 0, (stretches + 1) * sizeof first[0]);
     for (uint32_t i = 0; i < st->instance_count; i++)
         first[stretch[i] + 1]++;
@@ -269,6 +276,8 @@ static void rank_instances(uvcci_step *st, uint64_t window, uint32_t *stretch, u
             st->instances[instance].rank = rank;
         }
     }
+    uvcci_bump_reset(&scratch);
+    return true;
 }
 
 /* Everything that a step needs but messages and tensors is had here, so that agreeing to it either
@@ -304,11 +313,7 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
         ok = open_op(s, st, i, first);
         first += st->plans[i]->segments.count;
     }
-    uint32_t *stretch = uvcci_bump_take(&st->bump, (st->instance_count + 1ull) * sizeof *stretch);
-    uint32_t *first = uvcci_bump_take(&st->bump, (st->instance_count + 2ull) * sizeof *first);
-    ok = ok && stretch != NULL && first != NULL;
-    if (ok)
-        rank_instances(st, e->window, stretch, first);
+    ok = ok && rank_instances(s, st);
     for (uint32_t i = 0; ok && i < e->output_count; i++)
         ok = !uvcci_opens_to(&e->outputs[i], s->party) ||
              (st->output[i] = uvcci_arena_take(
