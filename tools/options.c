@@ -60,7 +60,8 @@ int options_parse(train_options *out, int argc, char *const *argv, char *message
     *out = (train_options){.net = PERCEPTRON_DEFAULTS, .run = RUN_DEFAULTS};
     if (flags_parse(&set, out, argc, argv, NULL, NULL, &m) != 0)
         return -1;
-    const flag_idle idle[] = {{"force", out->record == NULL, "without --record"}};
+    const flag_idle idle[] = {{"force", out->record == NULL, "without --record"},
+                              {"parties", out->record != NULL, "with --record, which takes turns"}};
     if (out->run.help)
         return 0;
     if (flags_refuse_idle(&set, argc, argv, idle, sizeof idle / sizeof idle[0], &m) != 0 ||

@@ -16,6 +16,7 @@ int run_options_check(const run_options *o, const flag_set *set, int argc, char 
          "without --drop, --duplicate, --reorder or --corrupt above 0"},
         {"compute-seed", o->compute != UVCC_CPU_DEFERRED, "without --compute deferred"},
         {"parties", o->compute == UVCC_CPU_DEFERRED, "with --compute deferred, which takes turns"},
+        {"parties", o->trace != NULL || o->profile, "with --trace or --profile, which take turns"},
         {"parties", !run_options_calm(o),
          "with --drop, --duplicate, --reorder or --corrupt, which take turns"},
     };

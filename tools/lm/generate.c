@@ -135,7 +135,8 @@ static void show(generation *g, const char *bytes, size_t len) {
 static int sample(generation *g) {
     const int64_t temperature = lm_sampling_temperature(&g->cfg, g->o->sampling.temperature);
     int status = job_set_public(&g->job, &g->job.host.worker[0], "temperature", &temperature);
-    for (uint32_t i = 0; i < g->o->sampling.length && status == EXIT_DONE; i++) {
+    uint32_t made = 0;
+    while (made < g->o->sampling.length && status == EXIT_DONE) {
         status = select_row(g);
         if (status == EXIT_DONE)
             status = job_step(&g->job, "next", true);
@@ -144,12 +145,17 @@ static int sample(generation *g) {
         const int64_t *byte =
             job_output(&g->job, &g->job.host.worker[0], UVCC_TRANSFORMER_OUT_NEXT);
         g->text[g->len++] = (uint8_t)*byte;
+        made++;
         show(g, &(char){(char)*byte}, 1);
         if (ferror(stdout)) /* nobody reads it */
             status = report_output(EXIT_FAILED);
     }
     escape_end(&g->escaper, stdout);
     (void)fputc('\n', stdout);
+    report_flush(stdout);
+    if (status == EXIT_INTERRUPTED)
+        return report_error(status, "interrupted after %u of %u bytes; the model is as it was",
+                            made, g->o->sampling.length);
     return status;
 }
 

@@ -301,6 +301,20 @@ static void show_member(const lm_manifest *m, unsigned i, char out[32]) {
         (void)snprintf(out, 32, "%u", v);
 }
 
+/* A switch is given or left out: it has no word for off. */
+static int differs_in_member(const char *dir, unsigned i, const lm_manifest *kept,
+                             const lm_manifest *want) {
+    char a[32], b[32];
+    const bool on = get_member(kept, i) != 0;
+    if (members[i].choices == switches)
+        return report_error(
+            EXIT_BAD_INPUT, "%s has a model that was begun %s %s; %s, or give another directory",
+            dir, on ? "with" : "without", members[i].option, on ? "give it too" : "leave it out");
+    show_member(kept, i, a);
+    show_member(want, i, b);
+    return differs(dir, members[i].option, a, b);
+}
+
 static int compare_text(const char *dir, const lm_manifest *kept, const lm_manifest *want) {
     char a[64], b[64];
     if (kept->text_bytes == want->text_bytes && strcmp(kept->text_sha256, want->text_sha256) == 0)
@@ -320,11 +334,8 @@ int lm_manifest_compare(const char *dir, const lm_manifest *kept, const lm_manif
         return differs(dir, "--seed", a, b);
     }
     for (unsigned i = 0; i < STEPS; i++)
-        if (get_member(kept, i) != get_member(want, i)) {
-            show_member(kept, i, a);
-            show_member(want, i, b);
-            return differs(dir, members[i].option, a, b);
-        }
+        if (get_member(kept, i) != get_member(want, i))
+            return differs_in_member(dir, i, kept, want);
     for (unsigned i = 0; i < REALS; i++) {
         const double x = get_real(kept, i), y = get_real(want, i);
         if (x < y || x > y) {

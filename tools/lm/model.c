@@ -156,6 +156,11 @@ double lm_loss(const uvcc_transformer_config *cfg, int64_t sum) {
     return ldexp((double)sum, -(int)UVCC_TRANSFORMER_LOSS_BITS) / cfg->batch / cfg->context;
 }
 
+bool lm_loss_possible(double loss) {
+    enum { ROUNDING_PARTS = 100, MOST = 64 }; /* of a nat below 0; nats */
+    return loss >= -1.0 / ROUNDING_PARTS && loss <= MOST;
+}
+
 double lm_final_loss(const double *loss, uint32_t count) {
     const uint32_t n = (count + 9) / 10;
     double sum = 0;

@@ -49,6 +49,8 @@ void lm_fill_input(const uvcc_transformer_config *cfg, uint64_t seed, uint32_t s
 size_t lm_input_room(const uvcc_transformer_config *cfg);
 /* What "train" opens, in nats per byte. */
 double lm_loss(const uvcc_transformer_config *cfg, int64_t sum);
+/* False of a sum that no model's values within their bounds have: it is of words that wrapped. */
+bool lm_loss_possible(double loss);
 /* Mean of the last tenth of a list, rounded up; NAN of none. */
 double lm_final_loss(const double *loss, uint32_t count);
 

@@ -56,7 +56,7 @@ static const flag flags[] = {
      "elements of the mean gradient are cut to [-X, X]: from 2^-12, with adamw to 0.0625, with the "
      "others to 32; with these 0: not at all (0.0625). With adam-mini the norm of the whole "
      "gradient "
-     "is cut to X: from 2^-5 to sqrt(dim) / 16 and 4; 0: not (0.25)"},
+     "is cut to X: from 2^-5 to 4 and to sqrt(dim or, if less, hidden) / 16; 0: not (0.25)"},
     {"weight-decay", "X", FLAG_REAL, AT(weight_decay), 0, 1, NULL,
      "weights shrink by --lr times X a step (0)"},
     {"replicas", "R", FLAG_COUNT, AT(replicas), 1, 64, NULL, "data parallelism (1)"},
@@ -149,18 +149,26 @@ static int divides(const flag_message *m, const char *name, uint32_t v, const ch
     return flag_fail(m, "--%s %u does not divide --%s %u; give one that does", name, v, of, whole);
 }
 
+/* The narrower of a block's widths, which limits the norm that gradients are cut to. */
+static bool hidden_is_narrow(const lm_options *o) {
+    return o->hidden != 0 && o->hidden < o->dim;
+}
+
+static double norm_clip_max(const lm_options *o) {
+    const double of_blocks = sqrt(hidden_is_narrow(o) ? o->hidden : o->dim) / 16;
+    return of_blocks < CLIP_NORM_MAX ? of_blocks : CLIP_NORM_MAX;
+}
+
 static int check_norm_clip(const flag_message *m, const lm_options *o) {
-    const bool narrow = o->hidden != 0 && o->hidden < o->dim;
-    const uint32_t least = narrow ? o->hidden : o->dim;
-    const double of_blocks = sqrt(least) / 16;
-    const double most = of_blocks < CLIP_NORM_MAX ? of_blocks : CLIP_NORM_MAX;
+    const bool narrow = hidden_is_narrow(o);
+    const double most = norm_clip_max(o);
     if (o->clip == 0 || (o->clip >= CLIP_NORM_MIN && o->clip <= most))
         return 0;
     return flag_fail(
         m,
         "--clip %g: with --optimizer adam-mini and --%s %u give 2^-5 to %.4g, or 0 for "
         "none",
-        o->clip, narrow ? "hidden" : "dim", least, most);
+        o->clip, narrow ? "hidden" : "dim", narrow ? o->hidden : o->dim, most);
 }
 
 static int check_clip(const flag_message *m, const lm_options *o) {
@@ -212,7 +220,9 @@ static void settle_clip(lm_options *o) {
     uvcc_transformer_config c;
     if (o->clip != CLIP_NOT_GIVEN || uvcc_transformer_default(&c, sizeof c) != 0)
         return;
-    o->clip = o->optimizer == UVCC_OPTIMIZER_ADAM_MINI ? CLIP_NORM : c.clip;
+    o->clip = c.clip;
+    if (o->optimizer == UVCC_OPTIMIZER_ADAM_MINI)
+        o->clip = CLIP_NORM < norm_clip_max(o) ? CLIP_NORM : norm_clip_max(o);
 }
 
 /* Defaults are those of the library, so that a program and this command train alike. */
@@ -251,6 +261,7 @@ int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message
     const flag_idle idle[] = {
         {"ahead", out->microbatches == 1, "with one microbatch: see --microbatches"},
         {"force", out->record == NULL, "without --record"},
+        {"parties", out->record != NULL, "with --record, which takes turns"},
         {"sks-override", out->checkpoint == NULL, "without --checkpoint"},
         {"warmup", out->lr <= 0, "with --lr 0"},
         {"final-rate", out->lr <= 0, "with --lr 0"},

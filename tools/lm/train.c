@@ -131,6 +131,22 @@ static int train(lm_run *r) {
     return status;
 }
 
+/* Values that wrapped end no step: what they were is secret. The loss tells, if it is opened. */
+static void warn_of_losses(const lm_run *r) {
+    uint32_t bad = 0, first = 0;
+    for (uint32_t i = r->losses; i-- > 0;)
+        if (!isnan(r->loss[i]) && !lm_loss_possible(r->loss[i])) {
+            bad++;
+            first = i;
+        }
+    if (bad != 0)
+        report_line(
+            true,
+            "the loss is %.4f in step %u and no model's in %u of %u steps: values left their "
+            "bounds, and the weights are worth nothing; try a smaller --lr or --clip",
+            r->loss[first], r->start.step + first + 1, bad, r->losses);
+}
+
 /* What the last step opened. */
 static int gather(lm_run *r) {
     for (uint32_t i = 0; i < uvcc_transformer_weight_count(&r->cfg); i++) {
@@ -390,6 +406,7 @@ static int run(lm_run *r, report_json *json) {
         report_line(true, "the weights will be neither opened nor kept (see --checkpoint)");
     if (status == EXIT_DONE)
         status = train(r);
+    warn_of_losses(r);
     if (status == EXIT_DONE)
         status = reveal(r);
     r->time_s = now_s() - r->start_s;

@@ -240,7 +240,8 @@ static int finished(void *work, const work_worker *w, uvcc_session *s, uint32_t 
         t->loss != NULL ? uvcc_session_output(s, step, UVCC_TRANSFORMER_OUT_LOSS) : NULL;
     if (sum != NULL) {
         t->loss[step] = lm_loss(&t->lm.cfg, *sum);
-        (void)snprintf(text, 64, "loss %.4f", t->loss[step]);
+        (void)snprintf(text, 64, "loss %.4f%s", t->loss[step],
+                       lm_loss_possible(t->loss[step]) ? "" : ": values left their bounds");
     }
     return EXIT_DONE;
 }
