@@ -328,6 +328,7 @@ static void goes_on_as_begun(void **state) {
         {"--block swiglu", "--block gelu, not swiglu"},
         {"--products beaver", "--products native, not beaver"},
         {"--sks 5", "--sks 0, not 5"},
+        {"--recompute", "begun without --recompute; leave it out, or give another directory"},
         {"--batch 16", "--batch 8, not 16"},
         {"--seed 2", "--seed 1, not 2"},
         {"--text other.txt", "a --text of 600 bytes, SHA-256 "},
@@ -386,6 +387,10 @@ static void goes_on_as_begun(void **state) {
     assert_non_null(strstr(o.out, "going on         from step 2 of 3, kept in kept\n"));
     forget(&o);
     refused(EXACT "--checkpoint kept", "--steps 3, not 2, and 3 are done");
+    o = interrupt_tool("generate kept --length 100000", "stdout"); /* at its first new line */
+    assert_int_equal(o.status, 130);
+    assert_non_null(strstr(o.err, "of 100000 bytes; the model is as it was"));
+    forget(&o);
     refused(EXACT "--steps 3 --check --checkpoint kept", "--check: the model in kept was extended");
     remove_tree("kept");
     unlink("other.txt");
@@ -473,6 +478,21 @@ static void directories_have_one_use(void **state) {
     remove_tree("kept");
     remove_tree("ev");
     remove_tree("logs");
+    unlink("t.txt");
+}
+
+/* Values that wrap end no step; the loss tells. */
+static void says_that_values_wrapped(void **state) {
+    (void)state;
+    write_text();
+    outcome o = run_tool(SMALL "--optimizer adam-mini --lr 3.9 --warmup 0 --steps 3");
+    assert_int_equal(o.status, 0);
+    assert_non_null(strstr(o.err, "in step 2 and no model's in 2 of 3 steps: values left their"));
+    forget(&o);
+    o = run_tool(SMALL "--optimizer adam-mini --dim 4 --heads 2 --steps 1"); /* clip: 0.125 */
+    assert_int_equal(o.status, 0);
+    assert_string_equal(o.err, "");
+    forget(&o);
     unlink("t.txt");
 }
 
@@ -579,6 +599,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(refused_runs_use_no_number),
         cmocka_unit_test(directories_have_one_use),
         cmocka_unit_test(says_what_is_not_kept),
+        cmocka_unit_test(says_that_values_wrapped),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }
