@@ -376,3 +376,28 @@ void triangle_free(triangle *t) {
     assert_int_equal(t->mem.live_blocks, 0);
     assert_int_equal(t->mem.live_bytes, 0);
 }
+
+triangle_outcome triangle_run(uvcc_program *p, const uvcc_allocator *al,
+                              const triangle_options *opt, unsigned most) {
+    uvcc_reference *ref;
+    triangle_outcome out;
+    triangle t;
+    assert_int_equal(uvcc_reference_new(&ref, p, al), 0);
+    triangle_open(&t, p, opt);
+    triangle_ready(&t);
+    for (uint32_t step = 0; step < 2; step++) {
+        triangle_agree(&t, step, 0);
+        triangle_give_inputs(&t, p, ref, step, most);
+        triangle_finish(&t, step + 1);
+        triangle_check_outputs(&t, p, ref, step);
+    }
+    triangle_close(&t);
+    memcpy(out.root, t.root[0], sizeof out.root);
+    uvcc_session_get_stats(t.s[0], &out.stats);
+    if (opt->on_end != NULL)
+        opt->on_end(&t);
+    triangle_free(&t);
+    uvcc_reference_free(ref);
+    uvcc_program_free(p);
+    return out;
+}

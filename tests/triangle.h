@@ -10,6 +10,8 @@
 #include <uvcc/loopback.h>
 #include <uvcc/uvcc.h>
 
+typedef struct triangle triangle;
+
 typedef struct triangle_options {
     uint64_t seed;
     bool datagram, audit_off;
@@ -37,10 +39,12 @@ typedef struct triangle_options {
     void (*on_bundle)(void *user, unsigned party, uint32_t step, const uint8_t *bytes, size_t len);
     /* Every event, before it is taken; may be NULL. */
     void (*on_event)(void *user, unsigned party, const uvcc_session *s, const uvcc_event *e);
+    /* Of triangle_run(): all are closed and nothing is freed yet; may be NULL. */
+    void (*on_end)(const triangle *t);
     void *user;
 } triangle_options;
 
-typedef struct triangle {
+struct triangle {
     triangle_options opt;
     test_alloc mem;
     uint64_t wire_ns; /* with ticks */
@@ -65,7 +69,7 @@ typedef struct triangle {
         uint32_t step;
     } bundle[3][4]; /* of step m at m mod 4, until those of all three are there: then they must
                        verify */
-} triangle;
+};
 
 /* Bytes that went into place since the last time that this was asked. */
 size_t triangle_in_place(void);
@@ -103,5 +107,15 @@ void triangle_finish(triangle *t, uint32_t steps);
 void triangle_close(triangle *t);
 /* Frees everything and checks that no memory is left. */
 void triangle_free(triangle *t);
+
+/* How a whole run ended. */
+typedef struct triangle_outcome {
+    uint8_t root[32];         /* party 0's */
+    uvcc_session_stats stats; /* of party 0 */
+} triangle_outcome;
+/* Two steps of a program, which it frees, with inputs as triangle_give_inputs() has them: every
+ * party's outputs are the twin's. */
+triangle_outcome triangle_run(uvcc_program *p, const uvcc_allocator *al,
+                              const triangle_options *opt, unsigned most);
 
 #endif

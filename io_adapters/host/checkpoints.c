@@ -50,22 +50,14 @@ static uvcci_kept *kept_at(const uvcci_worker *w, uint32_t step) {
 
 /* The entry of a step, made if there is none; NULL without memory. */
 static uvcci_kept *keep(uvcc_store *st, uvcci_worker *w, uint32_t step) {
-    const uvcc_allocator *al = &st->cfg.alloc;
     uvcci_kept *k = kept_at(w, step);
     if (k != NULL)
         return k;
-    if (w->kept_count == w->kept_room) {
-        const uint32_t room = 2 * w->kept_room + 8;
-        uvcci_kept *more = al->alloc(al->user, room * sizeof *more, UVCC_MEM_STATE);
-        if (more == NULL)
-            return NULL;
-        if (w->kept_count != 0)
-            memcpy(more, w->kept, w->kept_count * sizeof *more);
-        if (w->kept != NULL)
-            al->free(al->user, w->kept, w->kept_room * sizeof *more, UVCC_MEM_STATE);
-        w->kept = more;
-        w->kept_room = room;
-    }
+    uvcci_kept *list =
+        uvcci_store_list_room(&st->cfg.alloc, w->kept, w->kept_count, &w->kept_room, sizeof *k);
+    if (list == NULL)
+        return NULL;
+    w->kept = list;
     k = &w->kept[w->kept_count++];
     *k = (uvcci_kept){.step = step};
     return k;

@@ -251,6 +251,21 @@ static void give(const uvcc_allocator *al, void *p, size_t bytes, uvcc_mem_class
         al->free(al->user, p, bytes, cls);
 }
 
+void *uvcci_store_list_room(const uvcc_allocator *al, void *list, uint32_t count, uint32_t *room,
+                            size_t size) {
+    if (count < *room)
+        return list;
+    const uint32_t more = 2 * *room + 8;
+    void *longer = al->alloc(al->user, more * size, UVCC_MEM_STATE);
+    if (longer == NULL)
+        return NULL;
+    if (count != 0)
+        memcpy(longer, list, count * size);
+    give(al, list, *room * size, UVCC_MEM_STATE);
+    *room = more;
+    return longer;
+}
+
 static uvcc_store *new_store(const uvcc_store_config *cfg) {
     const uvcc_allocator *al = &cfg->alloc;
     uvcc_store *st = take(al, sizeof *st, UVCC_MEM_STATE);

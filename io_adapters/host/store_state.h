@@ -84,6 +84,11 @@ uvcci_says uvcci_store_says(uvcc_store *st);
 void uvcci_store_warn(const uvcc_store *st, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* A list in STATE memory, `count` of its `room` in use, with room for one more: it may have moved.
+ * NULL: no memory, and it is as it was. */
+void *uvcci_store_list_room(const uvcc_allocator *al, void *list, uint32_t count, uint32_t *room,
+                            size_t size);
+
 /* "rR-sS-tT.step-N". */
 void uvcci_store_name(const uvcci_worker *w, uint32_t step, char out[UVCCI_NAME_BYTES]);
 /* A worker and a step by such a name. */

@@ -398,24 +398,16 @@ static int order(const uvcc_store_triples *a, const uvcc_store_triples *b) {
 
 /* The place of `of` among the sets, which are in order; made if there is none. NULL: no memory. */
 static uvcc_store_triples *place(all_sets *a, const uvcc_store_triples *of) {
-    const uvcc_allocator *al = &a->st->cfg.alloc;
     uint32_t at = a->count;
     while (at > 0 && order(&a->set[at - 1], of) > 0)
         at--;
     if (at > 0 && order(&a->set[at - 1], of) == 0)
         return &a->set[at - 1];
-    if (a->count == a->room) {
-        const uint32_t room = 2 * a->room + 8;
-        uvcc_store_triples *more = al->alloc(al->user, room * sizeof *more, UVCC_MEM_STATE);
-        if (more == NULL)
-            return NULL;
-        if (a->count != 0)
-            memcpy(more, a->set, a->count * sizeof *more);
-        if (a->set != NULL)
-            al->free(al->user, a->set, a->room * sizeof *more, UVCC_MEM_STATE);
-        a->set = more;
-        a->room = room;
-    }
+    uvcc_store_triples *list =
+        uvcci_store_list_room(&a->st->cfg.alloc, a->set, a->count, &a->room, sizeof *list);
+    if (list == NULL)
+        return NULL;
+    a->set = list;
     memmove(&a->set[at + 1], &a->set[at], (a->count++ - at) * sizeof a->set[0]);
     a->set[at] = *of;
     return &a->set[at];

@@ -205,34 +205,6 @@ static uvcc_program *with_keys(test_alloc *mem, uint64_t window) {
 
 /* ---- sessions ---- */
 
-typedef struct outcome {
-    uint8_t root[32];
-    uvcc_session_stats stats;
-} outcome;
-
-/* Two steps of a program, which it frees. */
-static outcome run(uvcc_program *p, const uvcc_allocator *al, const triangle_options *opt) {
-    uvcc_reference *ref;
-    outcome out;
-    triangle t;
-    assert_int_equal(uvcc_reference_new(&ref, p, al), 0);
-    triangle_open(&t, p, opt);
-    triangle_ready(&t);
-    for (uint32_t step = 0; step < 2; step++) {
-        triangle_agree(&t, step, 0);
-        triangle_give_inputs(&t, p, ref, step, MOST);
-        triangle_finish(&t, step + 1);
-        triangle_check_outputs(&t, p, ref, step);
-    }
-    triangle_close(&t);
-    memcpy(out.root, t.root[0], sizeof out.root);
-    uvcc_session_get_stats(t.s[0], &out.stats);
-    triangle_free(&t);
-    uvcc_reference_free(ref);
-    uvcc_program_free(p);
-    return out;
-}
-
 static void count_words(uvcc_config *c) {
     c->checks.prg_uses = 1;
 }
@@ -250,9 +222,9 @@ static void test_results(uvcc_program *(*make)(test_alloc *mem, uint64_t window)
     const uvcc_allocator al = test_allocator(&mem);
     uint64_t peak = UINT64_MAX;
     for (size_t w = 0; w < sizeof windows / sizeof windows[0]; w++) {
-        outcome want = {0};
+        triangle_outcome want = {0};
         for (size_t i = 0; i < (w == 0 ? sizeof runs / sizeof runs[0] : 1); i++) {
-            const outcome got = run(make(&mem, windows[w]), &al, &runs[i]);
+            const triangle_outcome got = triangle_run(make(&mem, windows[w]), &al, &runs[i], MOST);
             if (i == 0)
                 want = got;
             assert_memory_equal(got.root, want.root, sizeof want.root);
