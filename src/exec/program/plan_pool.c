@@ -45,6 +45,8 @@ static void put_operand(uvcci_writer *w, const uvcc_program *p, const uvcc_op_de
     uvcci_put8(w, (uint8_t)same);
 }
 
+_Static_assert(sizeof(uvcc_op_desc) == 88, "a member more or wider: may a plan depend on it?");
+
 static void make_key(const uvcc_program *p, const uvcc_op_desc *d, uint8_t key[KEY_BYTES]) {
     uvcci_writer w = uvcci_writer_on(key, KEY_BYTES);
     memset(key, 0, KEY_BYTES);
