@@ -14,7 +14,8 @@
  *     bench_triangle [PART OF A NAME [parties|workers|turns]...]
  *
  * "one_op" is one op of 2^26 products, in the usual window and in one of 64 MiB; it takes 10 GB, so
- * it runs by its name only. */
+ * it runs by its name only. So do the forward passes of a layer of BERT-base, "bert_layer/128" and
+ * "bert_layer/512" tokens, whose "memory_bytes" are all that the session had. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,13 +25,14 @@
 #include <time.h>
 
 #include <uvcc/loopback.h>
+#include <uvcc/model.h>
 #include <uvcc/nonlinear.h>
 #include <uvcc/uvcc.h>
 
 #include "../tools/parties.h"
 
 enum { STEPS = 11, PIECE = 1 << 15 };
-static const char large[] = "one_op";
+static const char large[] = "one_op", layer[] = "bert_layer";
 
 typedef enum drive_by { PARTIES, WORKERS, TURNS, DRIVERS } drive_by;
 static const char *const driver_names[DRIVERS] = {"parties", "workers", "turns"};
@@ -149,7 +151,26 @@ static uvcc_program *nonlinear(uvcc_nonlinear what, uint32_t rows, uint32_t cols
     return end(p);
 }
 
-/* ---- running ---- */
+/* A layer of BERT-base on hidden states that are shares already. */
+static uvcc_program *bert_layer(uint32_t tokens) {
+    uvcc_program *p = begin();
+    uvcc_allocator al = uvcc_host_allocator();
+    uvcc_model_config c;
+    uvcc_tensor_desc x;
+    char why[256];
+    uint32_t weights[32], y;
+    uvcc_emit e = {.program = p, .prefix = "", .alloc = &al};
+    check(uvcc_model_default(&c, sizeof c), "model");
+    c.tokens = tokens;
+    c.epsilon = 1e-5;
+    check(uvcc_model_weights(&c, p, "", weights, why, sizeof why), why);
+    check(uvcc_model_inputs(&c, &x, NULL), "model");
+    x.lifetime = UVCC_PERSIST;
+    check(uvcc_model_emit(&c, &e, weights, add_tensor(p, "x", 0, x), UVCC_NO_TENSOR, &y, why,
+                          sizeof why),
+          why);
+    return end(p);
+}
 
 /* n products in one op. */
 static uvcc_program *one_op(uint32_t n, uvcc_op_desc op, uint64_t window) {
@@ -308,6 +329,10 @@ static uint64_t tensors_of(const uvcc_program *p) {
     return bytes;
 }
 
+static bool is_layer(const char *name) {
+    return strncmp(name, layer, strlen(layer)) == 0;
+}
+
 static void say(variant *v) {
     uvcc_session_stats st;
     uvcc_session_get_stats(v->t.s[0], &st);
@@ -321,7 +346,7 @@ static void say(variant *v) {
            v->w.name, driver_names[v->t.by], v->w.audit ? "true" : "false", median, v->seconds[1],
            (double)v->w.work / median, (double)bytes_of(&v->t, false) / steps,
            (double)bytes_of(&v->t, true) / steps, (double)st.rounds / steps,
-           (double)(st.memory_peak_bytes - tensors_of(v->w.p)));
+           (double)(st.memory_peak_bytes - (is_layer(v->w.name) ? 0 : tensors_of(v->w.p))));
     fflush(stdout);
 }
 
@@ -363,16 +388,16 @@ static bool is_wanted(const choice *only, const char *name) {
 static void run(const choice *only, const char *name, uint64_t work, uvcc_program *p) {
     variant v[2 * DRIVERS];
     unsigned count = 0;
-    const unsigned steps = strstr(name, large) == NULL ? STEPS : 3;
+    const bool alone = strstr(name, large) != NULL || strstr(name, "bert_layer/512") != NULL;
+    const unsigned steps = alone ? 3 : is_layer(name) ? 7 : STEPS;
     for (unsigned k = 0; k < 2 * DRIVERS; k++)
         if (only->drivers[k / 2])
             v[count++] = (variant){
                 .t.by = (drive_by)(k / 2),
                 .w = {.name = name, .work = work, .steps = steps, .audit = k % 2 != 0, .p = p}};
-    if (steps != STEPS) /* one variant at a time: for want of memory */
-        for (unsigned k = 0; k < count; k++)
-            measure(&v[k], 1);
-    else if (is_wanted(only, name))
+    for (unsigned k = 0; k < count && alone; k++) /* one variant at a time: for want of memory */
+        measure(&v[k], 1);
+    if (!alone && is_wanted(only, name))
         measure(v, count);
     uvcc_program_free(p);
 }
@@ -400,6 +425,11 @@ int main(int argc, char **argv) {
     if (only->part != NULL && strcmp(only->part, large) == 0) {
         run(only, "product/2^26_one_op", 1u << 26, one_op(1u << 26, mul, UVCC_WINDOW_BYTES));
         run(only, "product/2^26_one_op_64_MiB", 1u << 26, one_op(1u << 26, mul, 64u << 20));
+        return 0;
+    }
+    if (only->part != NULL && is_layer(only->part)) {
+        const bool longer = strcmp(only->part, "bert_layer/512") == 0;
+        run(only, longer ? only->part : "bert_layer/128", 1, bert_layer(longer ? 512 : 128));
         return 0;
     }
     run(only, "relu/fss/31_bits", million, elements(million, relu, 30, 16));

@@ -401,6 +401,7 @@ static void test_bert(void **state) {
     c.layers = 2;
     exact_run(&c, 0.02);
     c.padding = 0;
+    c.inner_bits = 4;
     c.activation = UVCC_NL_RELU;
     exact_run(&c, 0.02);
     c = bert();
@@ -613,6 +614,7 @@ CHANGE(many_rows, c->tokens = 65536; c->sequences = 65536)
 CHANGE(coarse, c->frac_bits = 11)
 CHANGE(fine, c->frac_bits = 21)
 CHANGE(wide_values, c->value_bits = 13)
+CHANGE(wide_inner, c->inner_bits = 8)
 CHANGE(wide_weights, c->weight_bits = 17)
 CHANGE(some_mode, c->mode = 3)
 CHANGE(some_weights, c->weights = 2)
@@ -667,6 +669,7 @@ static void test_refused(void **state) {
         {fine, UVCC_ERR_CONFIG, "frac_bits must be 12 to 20"},
         {wide_values, UVCC_ERR_CONFIG, "value_bits must be at most 12"},
         {wide_weights, UVCC_ERR_CONFIG, "weight_bits must be at most 16"},
+        {wide_inner, UVCC_ERR_CONFIG, "inner_bits must be at most value_bits"},
         {some_mode, UVCC_ERR_CONFIG, "mode is unknown"},
         {some_weights, UVCC_ERR_CONFIG, "weights is unknown"},
         {public_weights, UVCC_ERR_CONFIG,

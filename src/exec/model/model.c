@@ -111,6 +111,8 @@ static int check_numbers(const uvcc_model_config *c, const uvcci_message *m) {
         return refuse(m, "value_bits", "must be at most 12");
     if (c->weight_bits > 16)
         return refuse(m, "weight_bits", "must be at most 16");
+    if (uvcci_model_inner_bits(c) > uvcci_model_value_bits(c))
+        return refuse(m, "inner_bits", "must be at most value_bits");
     if (c->mode > UVCC_MODEL_EXACT_DCF)
         return refuse(m, "mode", "is unknown");
     if (c->weights > UVCC_MODEL_PUBLIC_WEIGHTS)

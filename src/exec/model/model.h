@@ -54,6 +54,11 @@ static inline unsigned uvcci_model_value_bits(const uvcc_model_config *m) {
     return m->frac_bits + (m->value_bits != 0 ? m->value_bits : 7u);
 }
 
+/* Of scores and of the activation's input. */
+static inline unsigned uvcci_model_inner_bits(const uvcc_model_config *m) {
+    return m->inner_bits != 0 ? (unsigned)m->frac_bits + m->inner_bits : uvcci_model_value_bits(m);
+}
+
 static inline unsigned uvcci_model_weight_bits(const uvcc_model_config *m) {
     return m->frac_bits + (m->weight_bits != 0 ? m->weight_bits : 4u);
 }

@@ -126,6 +126,7 @@ static uvcci_tf_numbers numbers_of(const uvcc_model_config *c) {
         .rank_hidden = c->ff_width,
         .f = c->frac_bits,
         .value = (uint8_t)uvcci_model_value_bits(c),
+        .inner = (uint8_t)uvcci_model_inner_bits(c),
         .weight = (uint8_t)uvcci_model_weight_bits(c),
     };
     n.rank_dim = n.rank_heads * n.head_dim;
@@ -170,7 +171,7 @@ static uvcci_tf_builder builder_of(const uvcc_model_config *c, const uvcc_emit *
  * score with it. */
 static void take_padding(uvcci_tf_builder *b, uint32_t padding) {
     const bool causal = b->m.mask == UVCC_MODEL_MASK_CAUSAL;
-    const unsigned score = b->n.value + causal; /* bits; they count twice: above, and below */
+    const unsigned score = b->n.inner + causal; /* bits; they count twice: above, and below */
     uint8_t bits;
     if (padding == UVCC_NO_TENSOR)
         return;

@@ -116,7 +116,7 @@ uvcci_tf_numbers uvcci_tf_numbers_of(const uvcc_transformer_config *c) {
         .variance_shift = or_else(c->variance_shift, 4),
     };
     n.rank_hidden = n.hidden / c->tensor_ranks;
-    n.value = n.f + or_else(c->value_bits, 7);
+    n.value = n.inner = n.f + or_else(c->value_bits, 7);
     n.gradient = n.f + or_else(c->gradient_bits, 6);
     n.weight = n.f + or_else(c->weight_bits, 4);
     n.gradient_scale = n.f + n.tokens;

@@ -157,7 +157,7 @@ static uint32_t mask_padding(uvcci_tf_builder *b, uint32_t scores) {
 static uint32_t probabilities(uvcci_tf_builder *b, const tile *t, uint32_t q, uint32_t k) {
     const uvcci_tf_numbers *n = &b->n;
     const uint32_t rows = b->sequences * n->rank_heads * t->rows;
-    const uint32_t s = uvcci_tf_values(b, "S", rows, t->cols);
+    const uint32_t s = uvcci_tf_transient(b, "S", rows, t->cols, n->inner, n->f);
     uvcci_tf_product(b, q, k, s, UVCC_OP_TRANS_B | UVCC_OP_STACKED_C, true);
     uint32_t masked = b->m.mask == UVCC_MODEL_MASK_CAUSAL ? mask_causally(b, s) : s;
     if (b->padding != UVCC_NO_TENSOR)

@@ -18,14 +18,20 @@ void uvcci_tf_add_weight(uvcci_tf_builder *b, uint32_t x, uint32_t layer, uvcci_
         uvcci_tf_local(b, UVCC_OP_BIAS_ADD, x, y, x);
 }
 
-uint32_t uvcci_tf_linear(uvcci_tf_builder *b, const char *name, uint32_t x, uint32_t layer,
-                         uvcci_tf_slot weight, uvcci_tf_slot bias_slot) {
+/* x W + bias, of so many bits. */
+static uint32_t linear_of_bits(uvcci_tf_builder *b, const char *name, uint32_t x, uint32_t layer,
+                               uvcci_tf_slot weight, uvcci_tf_slot bias_slot, unsigned bits) {
     const uint32_t w = uvcci_tf_weight_tensor(b, layer, weight);
-    const uint32_t z =
-        uvcci_tf_values(b, name, uvcci_tf_desc(b, x)->rows, uvcci_tf_desc(b, w)->cols);
+    const uint32_t z = uvcci_tf_transient(b, name, uvcci_tf_desc(b, x)->rows,
+                                          uvcci_tf_desc(b, w)->cols, bits, b->n.f);
     uvcci_tf_product(b, x, w, z, 0, false);
     uvcci_tf_add_weight(b, z, layer, bias_slot);
     return z;
+}
+
+uint32_t uvcci_tf_linear(uvcci_tf_builder *b, const char *name, uint32_t x, uint32_t layer,
+                         uvcci_tf_slot weight, uvcci_tf_slot bias_slot) {
+    return linear_of_bits(b, name, x, layer, weight, bias_slot, b->n.value);
 }
 
 /* The same where ranks hold rows of W: the sum of their products, of which each keeps its own rows.
@@ -150,7 +156,8 @@ static void project(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer, uint
 static void mlp(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer) {
     static const char *const names[] = {"A", "D"};
     uint32_t out[2] = {0};
-    const uint32_t h = uvcci_tf_linear(b, "H", l->x2, layer, UVCCI_TF_W1, UVCCI_TF_B1);
+    const uint32_t h =
+        linear_of_bits(b, "H", l->x2, layer, UVCCI_TF_W1, UVCCI_TF_B1, b->n.inner);
     uvcci_tf_function(b, (uvcc_nonlinear)b->m.activation,
                       (uvcc_nonlinear_options){.derivative = b->derivatives}, &h, names, out);
     l->act = l->g = out[0];
