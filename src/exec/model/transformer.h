@@ -33,7 +33,7 @@ typedef struct uvcci_tf_numbers {
     uint32_t rank_heads, rank_dim, rank_hidden; /* of a tensor rank */
     uint8_t f, tokens;                          /* fraction bits; log2 of the tokens of a step */
     uint8_t value, gradient, weight;            /* declared bits; of gradients by activations */
-    uint8_t inner;          /* of scores and of the activation's input */
+    uint8_t inner;                              /* of scores and of the activation's input */
     uint8_t gradient_scale;                     /* f + tokens */
     uint8_t update_scale, update_bits; /* of a weight's gradient as the optimizer takes it */
     uint8_t master_scale, master_bits;

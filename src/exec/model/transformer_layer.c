@@ -156,8 +156,7 @@ static void project(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer, uint
 static void mlp(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer) {
     static const char *const names[] = {"A", "D"};
     uint32_t out[2] = {0};
-    const uint32_t h =
-        linear_of_bits(b, "H", l->x2, layer, UVCCI_TF_W1, UVCCI_TF_B1, b->n.inner);
+    const uint32_t h = linear_of_bits(b, "H", l->x2, layer, UVCCI_TF_W1, UVCCI_TF_B1, b->n.inner);
     uvcci_tf_function(b, (uvcc_nonlinear)b->m.activation,
                       (uvcc_nonlinear_options){.derivative = b->derivatives}, &h, names, out);
     l->act = l->g = out[0];
