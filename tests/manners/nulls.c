@@ -21,6 +21,7 @@
 #include <uvcc/host.h>
 #include <uvcc/link.h>
 #include <uvcc/mlp.h>
+#include <uvcc/model.h>
 #include <uvcc/mpi.h>
 #include <uvcc/net.h>
 #include <uvcc/nonlinear.h>
@@ -30,7 +31,6 @@
 #include <uvcc/request.h>
 #include <uvcc/store.h>
 #include <uvcc/tls.h>
-#include <uvcc/model.h>
 #include <uvcc/transformer.h>
 
 /* States: of a session new, loaded, started, READY; of a program being built or finished. */
