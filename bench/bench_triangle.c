@@ -8,13 +8,15 @@
  *     turns      one thread over the in-memory network, and a thread for each party's jobs
  *
  * One JSON object per line. Each variant runs several steps; the first, which finds cold memory, is
- * left out, the median of the others is given. "bytes" are those of all parties, "memory_bytes" the
- * most that party 0's session had, beside that of its tensors.
+ * left out, the median of the others is given, with the best of them and the processor time of all
+ * threads ("cpu_seconds": what of it counts where others use the machine, too). "bytes" are those
+ * of all parties, "memory_bytes" the most that party 0's session had, beside that of its tensors.
  *
  *     bench_triangle [PART OF A NAME [parties|workers|turns]...]
  *
  * "one_op" is one op of 2^26 products, in the usual window and in one of 64 MiB; it takes 10 GB, so
- * it runs by its name only. */
+ * it runs by its name only. So do the forward passes of a layer of BERT-base, "bert_layer/128" and
+ * "bert_layer/512" tokens, whose "memory_bytes" are all that the session had. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -24,21 +26,26 @@
 #include <time.h>
 
 #include <uvcc/loopback.h>
+#include <uvcc/model.h>
 #include <uvcc/nonlinear.h>
 #include <uvcc/uvcc.h>
 
 #include "../tools/parties.h"
 
 enum { STEPS = 11, PIECE = 1 << 15 };
-static const char large[] = "one_op";
+static const char large[] = "one_op", layer[] = "bert_layer";
 
 typedef enum drive_by { PARTIES, WORKERS, TURNS, DRIVERS } drive_by;
 static const char *const driver_names[DRIVERS] = {"parties", "workers", "turns"};
 
-static double now(void) {
+static double read_clock(clockid_t which) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(which, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double now(void) {
+    return read_clock(CLOCK_MONOTONIC);
 }
 
 static void check(int rc, const char *what) {
@@ -149,7 +156,27 @@ static uvcc_program *nonlinear(uvcc_nonlinear what, uint32_t rows, uint32_t cols
     return end(p);
 }
 
-/* ---- running ---- */
+/* A layer of BERT-base on hidden states that are shares already. */
+static uvcc_program *bert_layer(uint32_t tokens, uint8_t inner_bits) {
+    uvcc_program *p = begin();
+    uvcc_allocator al = uvcc_host_allocator();
+    uvcc_model_config c;
+    uvcc_tensor_desc x;
+    char why[256];
+    uint32_t weights[32], y;
+    uvcc_emit e = {.program = p, .prefix = "", .alloc = &al};
+    check(uvcc_model_default(&c, sizeof c), "model");
+    c.tokens = tokens;
+    c.inner_bits = inner_bits;
+    c.epsilon = 1e-5;
+    check(uvcc_model_weights(&c, p, "", weights, why, sizeof why), why);
+    check(uvcc_model_inputs(&c, &x, NULL), "model");
+    x.lifetime = UVCC_PERSIST;
+    check(uvcc_model_emit(&c, &e, weights, add_tensor(p, "x", 0, x), UVCC_NO_TENSOR, &y, why,
+                          sizeof why),
+          why);
+    return end(p);
+}
 
 /* n products in one op. */
 static uvcc_program *one_op(uint32_t n, uvcc_op_desc op, uint64_t window) {
@@ -286,17 +313,18 @@ static uint64_t bytes_of(const triangle *t, bool keys) {
 typedef struct variant {
     triangle t;
     workload w;
-    double seconds[STEPS];
+    double seconds[STEPS], cpu[STEPS]; /* cpu: of all threads */
 } variant;
 
 static void run_step(variant *v, uint32_t step) {
     triangle *t = &v->t;
-    const double start = now();
+    const double start = now(), cpu = read_clock(CLOCK_PROCESS_CPUTIME_ID);
     for (unsigned i = 0; i < 3; i++)
         check(uvcc_session_step(t->s[i], step, 0, now_of(t)), "step");
     t->until_finished = 3 * (step + 1);
     drive(t, v->w.name);
     v->seconds[step] = now() - start;
+    v->cpu[step] = read_clock(CLOCK_PROCESS_CPUTIME_ID) - cpu;
 }
 
 static uint64_t tensors_of(const uvcc_program *p) {
@@ -308,20 +336,26 @@ static uint64_t tensors_of(const uvcc_program *p) {
     return bytes;
 }
 
+static bool is_layer(const char *name) {
+    return strncmp(name, layer, strlen(layer)) == 0;
+}
+
 static void say(variant *v) {
     uvcc_session_stats st;
     uvcc_session_get_stats(v->t.s[0], &st);
     const unsigned steps = v->w.steps;
     qsort(v->seconds + 1, steps - 1, sizeof *v->seconds, by_size);
+    qsort(v->cpu + 1, steps - 1, sizeof *v->cpu, by_size);
     const double median = v->seconds[1 + (steps - 1) / 2];
     printf("{\"bench\": \"triangle/%s\", \"driver\": \"%s\", \"audit\": %s, \"seconds\": %.4g, "
-           "\"best\": %.4g, "
+           "\"best\": %.4g, \"cpu_seconds\": %.4g, "
            "\"per_second\": %.4g, \"online_bytes\": %.4g, \"key_bytes\": %.4g, \"rounds\": %.4g, "
            "\"memory_bytes\": %.4g}\n",
            v->w.name, driver_names[v->t.by], v->w.audit ? "true" : "false", median, v->seconds[1],
-           (double)v->w.work / median, (double)bytes_of(&v->t, false) / steps,
-           (double)bytes_of(&v->t, true) / steps, (double)st.rounds / steps,
-           (double)(st.memory_peak_bytes - tensors_of(v->w.p)));
+           v->cpu[1 + (steps - 1) / 2], (double)v->w.work / median,
+           (double)bytes_of(&v->t, false) / steps, (double)bytes_of(&v->t, true) / steps,
+           (double)st.rounds / steps,
+           (double)(st.memory_peak_bytes - (is_layer(v->w.name) ? 0 : tensors_of(v->w.p))));
     fflush(stdout);
 }
 
@@ -363,16 +397,16 @@ static bool is_wanted(const choice *only, const char *name) {
 static void run(const choice *only, const char *name, uint64_t work, uvcc_program *p) {
     variant v[2 * DRIVERS];
     unsigned count = 0;
-    const unsigned steps = strstr(name, large) == NULL ? STEPS : 3;
+    const bool alone = strstr(name, large) != NULL || strstr(name, "bert_layer/512") != NULL;
+    const unsigned steps = alone ? 3 : is_layer(name) ? 7 : STEPS;
     for (unsigned k = 0; k < 2 * DRIVERS; k++)
         if (only->drivers[k / 2])
             v[count++] = (variant){
                 .t.by = (drive_by)(k / 2),
                 .w = {.name = name, .work = work, .steps = steps, .audit = k % 2 != 0, .p = p}};
-    if (steps != STEPS) /* one variant at a time: for want of memory */
-        for (unsigned k = 0; k < count; k++)
-            measure(&v[k], 1);
-    else if (is_wanted(only, name))
+    for (unsigned k = 0; k < count && alone; k++) /* one variant at a time: for want of memory */
+        measure(&v[k], 1);
+    if (!alone && is_wanted(only, name))
         measure(v, count);
     uvcc_program_free(p);
 }
@@ -400,6 +434,13 @@ int main(int argc, char **argv) {
     if (only->part != NULL && strcmp(only->part, large) == 0) {
         run(only, "product/2^26_one_op", 1u << 26, one_op(1u << 26, mul, UVCC_WINDOW_BYTES));
         run(only, "product/2^26_one_op_64_MiB", 1u << 26, one_op(1u << 26, mul, 64u << 20));
+        return 0;
+    }
+    if (only->part != NULL && is_layer(only->part)) {
+        const bool longer = strcmp(only->part, "bert_layer/512") == 0;
+        run(only, longer ? only->part : "bert_layer/128", 1, bert_layer(longer ? 512 : 128, 0));
+        if (!longer) /* scores and the activation's inputs below 32 */
+            run(only, "bert_layer/128_inner_5", 1, bert_layer(128, 5));
         return 0;
     }
     run(only, "relu/fss/31_bits", million, elements(million, relu, 30, 16));

@@ -21,7 +21,8 @@ GIVEN = {
     "uvcc_transformer_worker": "TransformerWorker",
 }
 # The same, but None leaves what the library's own default call says.
-GIVEN_DEFAULTED = {"uvcc_transformer_config": "TransformerConfig"}
+GIVEN_DEFAULTED = {"uvcc_transformer_config": "TransformerConfig",
+                   "uvcc_model_config": "ModelConfig"}
 # Structures that the library gives.
 TAKEN = {
     "uvcc_session_stats": "SessionStats", "uvcc_peer_info": "PeerInfo", "uvcc_event": "Event",
@@ -29,6 +30,7 @@ TAKEN = {
     "uvcc_op_cost": "OpCost", "uvcc_io_desc": "IoDesc", "uvcc_audit_fault": "AuditFault",
     "uvcc_policy_rule": "PolicyRule", "uvcc_transformer_weight": "TransformerWeight",
     "uvcc_transformer_part": "TransformerPart", "uvcc_triple_info": "TripleInfo",
+    "uvcc_model_weight": "ModelWeight", "uvcc_model_costs": "ModelCosts",
     "uvcc_nonlinear_info": "NonlinearInfo", "uvcc_link_stats": "LinkStats",
 }
 # Enums without a name: by their first member.
@@ -37,6 +39,7 @@ UNNAMED = {
     "UVCC_OP_TRANS_A": ("OpFlag", "IntFlag"), "UVCC_MLP_IN_X": ("MlpInput", "IntEnum"),
     "UVCC_MLP_OUT_PREDICTION": ("MlpOutput", "IntEnum"),
     "UVCC_TRANSFORMER_IN_TOKENS": ("TransformerId", "IntEnum"),
+    "UVCC_MODEL_IN_X": ("ModelId", "IntEnum"),
 }
 SIGNED = {"int8_t", "int16_t", "int32_t", "int64_t", "int", "ptrdiff_t"}
 UNSIGNED = {"uint8_t", "uint16_t", "uint32_t", "uint64_t", "size_t", "unsigned"}

@@ -14,7 +14,7 @@ OPAQUE = {'uvcc_session', 'uvcc_program', 'uvcc_link', 'uvcc_link_msg', 'uvcc_lo
           'uvcc_prg_uses', 'uvcc_demux', 'uvcc_net', 'uvcc_store'}
 # Complete types that mean nothing when they are all zero.
 MADE = {'uvcc_allocator', 'uvcc_random', 'uvcc_config', 'uvcc_link_config', 'uvcc_transformer_config',
-        'uvcc_mlp_config', 'uvcc_peer_info', 'uvcc_net_config', 'uvcc_net_session', 'uvcc_net_link',
+        'uvcc_mlp_config', 'uvcc_model_config', 'uvcc_peer_info', 'uvcc_net_config', 'uvcc_net_session', 'uvcc_net_link',
         'uvcc_net_peer', 'uvcc_net_refusal', 'uvcc_tls_config', 'uvcc_store_config'}
 # Pointers that may be NULL, as their headers say: function -> parameters.
 OPTIONAL = {
@@ -29,6 +29,14 @@ OPTIONAL = {
     'uvcc_key_write': {'why'},
     'uvcc_loopback_set_all_faults': {'f'},
     'uvcc_mlp_program': {'message'},
+    'uvcc_model_check': {'message'},
+    'uvcc_model_cost': {'message'},
+    'uvcc_model_emit': {'message'},
+    'uvcc_model_emit_layer': {'message'},
+    'uvcc_model_inputs': {'padding'},
+    'uvcc_model_program': {'message'},
+    'uvcc_model_reference': {'padding', 'message'},
+    'uvcc_model_weights': {'message'},
     'uvcc_nonlinear_build': {'options'},
     'uvcc_nonlinear_output': {'options'},
     'uvcc_mpi_why': {'rank', 'code', 'why'},

@@ -21,6 +21,7 @@
 #include <uvcc/host.h>
 #include <uvcc/link.h>
 #include <uvcc/mlp.h>
+#include <uvcc/model.h>
 #include <uvcc/mpi.h>
 #include <uvcc/net.h>
 #include <uvcc/nonlinear.h>
@@ -261,6 +262,15 @@ static uvcc_random *a_uvcc_random(void) {
 static uvcc_transformer_config *a_uvcc_transformer_config(void) {
     uvcc_transformer_config *c = zeroed();
     assert_int_equal(uvcc_transformer_default(c, sizeof *c), 0);
+    return c;
+}
+
+static uvcc_model_config *a_uvcc_model_config(void) {
+    uvcc_model_config *c = zeroed();
+    assert_int_equal(uvcc_model_default(c, sizeof *c), 0);
+    c->width = c->ff_width = 4;
+    c->heads = 1;
+    c->tokens = 2;
     return c;
 }
 

@@ -442,6 +442,53 @@ class Models(unittest.TestCase):
         with self.assertRaises(AttributeError):
             model.no_such_member
 
+    def test_model(self):
+        """The twin of a small BERT layer, of a program and of one that a caller builds by layers."""
+        config = uvcc.ModelConfig(layers=2, width=12, heads=3, ff_width=20, tokens=5, padding=1,
+                                  mode=uvcc.ModelMode.EXACT)
+        model = uvcc.Model(config)
+        self.assertEqual((model.width, model.biases), (12, 1))
+        self.assertEqual(model.weights[0].name, "L0.G1")
+        self.assertEqual(sum(w.rows * w.cols for w in model.weights), model.parameters)
+        rng = np.random.default_rng(7)
+        values = [rng.integers(-2 ** 15, 2 ** 15, (w.rows, w.cols)) for w in model.weights]
+        flat = np.concatenate([v.reshape(-1) for v in values])
+        x, pad = rng.integers(-2 ** 17, 2 ** 17, (5, 12)), np.array([[0, 0, 0, 0, 1]])
+        expected = model.reference(flat, x, pad)
+        built = uvcc.Program()
+        tensors = model.add_weights(built, "a.")
+        built.entry("forward")
+        inputs = [built.tensor("X", (5, 12), bits=23, scale=16),
+                  built.tensor("PADDING", (1, 5), bits=1)]
+        y = inputs[0]
+        for layer in range(2):
+            y = model.emit(built, tensors, y, inputs[1], layer=layer)
+        for program, out in (model.program(0), None), (built, y):
+            if out is not None:
+                program.input(1, inputs[0], 0)
+                program.input(2, inputs[1], 0)
+                program.output(3, out)
+                program.finish()
+            ref = uvcc.Reference(program)
+            for w, v in zip(model.weights, values):
+                ref.set(("" if out is None else "a.") + w.name, v)
+            ref.set("X", x)
+            ref.set("PADDING", pad)
+            ref.step("forward")
+            opened = program.outputs("forward")[0].tensor
+            self.assertTrue((ref.get(opened) == expected).all())
+        cost = model.cost()
+        self.assertTrue(cost.rounds > 0 and cost.key_bytes > cost.online_bytes > 0)
+        self.assertEqual(cost.weight_bytes, 16 * model.parameters)
+        for wrong in ({"heads": 5}, {"vocabulary": 9}, {"positions": uvcc.ModelPositions.ROTARY}):
+            self.assertEqual(code_of(self, uvcc.Model, uvcc.ModelConfig(**wrong)), ErrorCode.CONFIG)
+        self.assertEqual(code_of(self, model.reference, flat, x), ErrorCode.USAGE)
+        self.assertEqual(code_of(self, model.reference, flat, x.T, pad), ErrorCode.USAGE)
+        self.assertEqual(code_of(self, model.reference, flat[1:], x, pad), ErrorCode.USAGE)
+        self.assertEqual(code_of(self, model.emit, uvcc.Program(), tensors[1:], 0), ErrorCode.USAGE)
+        with self.assertRaises(AttributeError):
+            model.no_such_member
+
 
 class Hooks(unittest.TestCase):
     def test_logging(self):

@@ -13,6 +13,9 @@ from ._api import (BLOCK_ELEMS, NEVER, PARTIES, TO_ALL, VERSION, AbortReason, Au
                    CheckpointInfo, Checks, Compare, Congestion, CpuBackend, CpuMode, ErrorCode, Event,
                    EventKind, FaultKind, FnKind, FrameKind, Handshake, Identity, IoDesc, Kem, LeafType,
                    LiftKind, Lifetime, Limits, LinkConfig, Links, LinkStats, LogLevel, MemoryBound, MemoryTerm, MlpConfig, MlpInput, MlpOutput,
+                   ModelConfig, ModelCosts, ModelFf, ModelHead, ModelId, ModelMask, ModelMode,
+                   ModelNorm, ModelOrder, ModelPositions, ModelWeight, ModelWeightKind,
+                   ModelWeightsAre,
                    Nonlinear, NonlinearInfo, OpCost, Opcode, OpFlag, Optimizer, PeerInfo, Phase,
                    Place, Plane, PolicyKind, PolicyRule, Products, Resume, SessionStats, Sharing,
                    Suite, TransformerBlock, TransformerConfig, TransformerCut, TransformerId,
@@ -24,7 +27,7 @@ from .errors import Aborted, Error
 from .fixed import from_fixed, to_fixed
 from .keys import KeyKind, new_secret, provision, public_key, read_key, write_key
 from .link import Link, Message
-from .models import Mlp, StateTensor, Transformer
+from .models import Mlp, Model, StateTensor, Transformer
 from .policy import Policy
 from .program import FnInstr, NonlinearOptions, Op, Program, Reference, Tensor, nonlinear_info
 from .session import Config, Session, Transmit, memory_bound

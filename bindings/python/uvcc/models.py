@@ -1,4 +1,4 @@
-"""Models as programs: the multi-layer perceptron and the transformer."""
+"""Models as programs: the perceptron, the transformer that trains, transformers by description."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _api
-from ._api import (ErrorCode, MlpConfig, TransformerConfig, TransformerPart, TransformerWeight,
-                   TransformerWorker)
+from ._api import (ErrorCode, MlpConfig, ModelConfig, ModelCosts, ModelWeight, Phase,
+                   TransformerConfig, TransformerPart, TransformerWeight, TransformerWorker)
 from ._convert import at, fill, take
 from ._load import ffi, lib
 from .errors import Error, check, usage
-from .program import MESSAGE_BYTES, Program, Tensor, allocator
+from .program import MESSAGE_BYTES, Program, Tensor, TensorLike, allocator
 
 Words = NDArray[np.int64]
 
@@ -219,4 +219,112 @@ class Transformer:
             i += 1
 
 
-__all__ = ["Mlp", "StateTensor", "Transformer"]
+class Model:
+    """A transformer's forward pass by its description (docs/models.md). `Error` CONFIG or BOUND:
+    the detail names the field."""
+
+    def __init__(self, config: ModelConfig | None = None) -> None:
+        self._c = ffi.new("uvcc_model_config *")
+        check(lib.uvcc_model_default(self._c, ffi.sizeof("uvcc_model_config")))
+        if config is not None:
+            fill(self._c, config)
+        self._ask(lib.uvcc_model_check)
+
+    def __getattr__(self, name: str) -> Any:
+        """Members of the description, defaults put in."""
+        if name.startswith("_") or name not in ModelConfig.__dataclass_fields__:
+            raise AttributeError(name)
+        return getattr(self._c, name)
+
+    def _ask(self, call: Any, *args: Any) -> None:
+        """A call about the description that says why it refuses."""
+        message = ffi.new("char[]", MESSAGE_BYTES)
+        check(call(self._c, *args, message, MESSAGE_BYTES),
+              ffi.string(message).decode("utf-8", "replace"))
+
+    @property
+    def parameters(self) -> int:
+        return int(lib.uvcc_model_parameters(self._c))
+
+    @property
+    def weights(self) -> list[ModelWeight]:
+        """The weights, in their order."""
+        found, out = [], ffi.new("uvcc_model_weight *")
+        for i in range(lib.uvcc_model_weight_count(self._c)):
+            check(lib.uvcc_model_weight_at(self._c, i, out))
+            found.append(take(ModelWeight, out))
+        return found
+
+    def program(self, owner: int, to: int | None = None) -> Program:
+        """A finished program: entry "forward", whose inputs `owner` gives and whose output opens to
+        one party, or to all."""
+        out, message = ffi.new("uvcc_program **"), ffi.new("char[]", MESSAGE_BYTES)
+        al = ffi.new("uvcc_allocator *", allocator())
+        receiver = _api.TO_ALL if to is None else to
+        check(lib.uvcc_model_program(out, self._c, owner, receiver, al, message, MESSAGE_BYTES),
+              ffi.string(message).decode("utf-8", "replace"))
+        return Program._of(out[0])
+
+    def add_weights(self, program: Program, prefix: str = "") -> list[Tensor]:
+        """PERSIST tensors for the weights in a program that is being built, in their order."""
+        indices = ffi.new("uint32_t[]", max(1, len(self.weights)))
+        text = ffi.new("char[]", prefix.encode())
+        program._call(lambda p: self._ask(lib.uvcc_model_weights, p, text, indices))
+        return [program.tensor_at(int(indices[i])) for i in range(len(self.weights))]
+
+    def emit(self, program: Program, weights: list[Tensor], x: TensorLike,
+             padding: TensorLike | None = None, *, layer: int | None = None,
+             prefix: str | None = None, phase: Phase = Phase.FWD, mb: int = 0) -> Tensor:
+        """The forward pass, or one layer of it, as ops of the open entry; the hidden states. After
+        an error the program is of no further use."""
+        if len(weights) != len(self.weights):
+            raise usage(f"{len(weights)} weights were given, and the model has {len(self.weights)}")
+        array = ffi.new("uint32_t[]", [program._index(w) for w in weights])
+        pad = _api.NO_TENSOR if padding is None else program._index(padding)
+        index, place, out = program._index(x), (int(phase), mb), ffi.new("uint32_t *")
+        text = ffi.new("char[]", (prefix or f"m{program.tensor_count}.").encode())
+        al = ffi.new("uvcc_allocator *", allocator())
+        ptr = program._begin()
+        try:
+            e = ffi.new("uvcc_emit *", {
+                "program": ptr, "phase": int(phase), "mb": mb,
+                "k": program._next_k.get(place, 0), "prefix": text, "alloc": al})
+            if layer is None:
+                self._ask(lib.uvcc_model_emit, e, array, index, pad, out)
+            else:
+                self._ask(lib.uvcc_model_emit_layer, e, layer, array, index, pad, out)
+            program._next_k[place] = e.k
+        finally:
+            program._end()
+        return program.tensor_at(int(out[0]))
+
+    def cost(self) -> ModelCosts:
+        """What a run of "forward" takes."""
+        out = ffi.new("uvcc_model_costs *")
+        self._ask(lib.uvcc_model_cost, ffi.new("uvcc_allocator *", allocator()), out)
+        return take(ModelCosts, out)
+
+    def reference(self, weights: Words, x: Words, padding: Words | None = None) -> Words:
+        """What "forward" opens, in plaintext; weights: all, one after the other."""
+        flat = np.ascontiguousarray(weights, np.int64).reshape(-1)
+        if flat.size != self.parameters:
+            raise usage(f"{flat.size} weights were given, and the model has {self.parameters}")
+        rows = self._shaped(x, (self.sequences * self.tokens, self.width), "x")
+        pad = None
+        if padding is not None:
+            pad = self._shaped(padding, (self.sequences, self.tokens), "padding")
+        out = np.zeros(rows.shape, np.int64)
+        self._ask(lib.uvcc_model_reference, ffi.new("uvcc_allocator *", allocator()),
+                  at(flat, "int64_t *"), at(rows, "int64_t *"),
+                  ffi.NULL if pad is None else at(pad, "int64_t *"), at(out, "int64_t *"))
+        return out
+
+    @staticmethod
+    def _shaped(v: Words, shape: tuple[int, int], name: str) -> Words:
+        given = np.ascontiguousarray(v, np.int64)
+        if given.shape != shape:
+            raise usage(f"{name} has shape {given.shape}, not {shape}")
+        return given
+
+
+__all__ = ["Mlp", "Model", "StateTensor", "Transformer"]

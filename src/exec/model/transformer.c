@@ -116,7 +116,7 @@ uvcci_tf_numbers uvcci_tf_numbers_of(const uvcc_transformer_config *c) {
         .variance_shift = or_else(c->variance_shift, 4),
     };
     n.rank_hidden = n.hidden / c->tensor_ranks;
-    n.value = n.f + or_else(c->value_bits, 7);
+    n.value = n.inner = n.f + or_else(c->value_bits, 7);
     n.gradient = n.f + or_else(c->gradient_bits, 6);
     n.weight = n.f + or_else(c->weight_bits, 4);
     n.gradient_scale = n.f + n.tokens;
@@ -654,7 +654,20 @@ int uvcc_transformer_program(uvcc_program **out, const uvcc_transformer_config *
     if (w->replica >= c->replicas || w->stage >= c->stages || w->tensor_rank >= c->tensor_ranks)
         return uvcci_fail(&m, UVCC_ERR_USAGE, "there is no worker (%u, %u, %u)", w->replica,
                           w->stage, w->tensor_rank);
-    uvcci_tf_builder b = {.c = c, .w = *w, .n = uvcci_tf_numbers_of(c), .al = al};
+    uvcci_tf_builder b = {.c = c,
+                          .m = uvcci_tf_model(c),
+                          .how = {.truncation = c->truncation,
+                                  .lift = c->lift,
+                                  .products = c->products,
+                                  .exact = c->exact != 0,
+                                  .sks = c->sks,
+                                  .tensor_ranks = c->tensor_ranks},
+                          .prefix = "",
+                          .padding = UVCC_NO_TENSOR,
+                          .keeps = true,
+                          .w = *w,
+                          .n = uvcci_tf_numbers_of(c),
+                          .al = al};
     b.layers = c->layers / c->stages;
     b.first_layer = w->stage * b.layers;
     b.first_stage = w->stage == 0;

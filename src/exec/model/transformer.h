@@ -7,6 +7,7 @@
 #ifndef UVCCI_TRANSFORMER_H
 #define UVCCI_TRANSFORMER_H
 
+#include "exec/model/model.h"
 #include "exec/program/program.h"
 
 #include <uvcc/nonlinear.h>
@@ -14,38 +15,8 @@
 
 /* ---- weights ---- */
 
-/* The weights of a layer, in their order. */
-typedef enum uvcci_tf_slot {
-    UVCCI_TF_G1, /* gain and shift of the norm before the attention */
-    UVCCI_TF_C1,
-    UVCCI_TF_WQ,
-    UVCCI_TF_BQ,
-    UVCCI_TF_WK,
-    UVCCI_TF_BK,
-    UVCCI_TF_WV,
-    UVCCI_TF_BV,
-    UVCCI_TF_WO,
-    UVCCI_TF_BO,
-    UVCCI_TF_G2, /* of the norm before the MLP */
-    UVCCI_TF_C2,
-    UVCCI_TF_W1, /* SWIGLU: the gate */
-    UVCCI_TF_B1,
-    UVCCI_TF_WU, /* SWIGLU */
-    UVCCI_TF_W2,
-    UVCCI_TF_B2,
-    UVCCI_TF_SLOTS,
-    UVCCI_TF_E = UVCCI_TF_SLOTS, /* outside layers */
-    UVCCI_TF_P,
-    UVCCI_TF_GF,
-    UVCCI_TF_CF,
-    UVCCI_TF_WL,
-    UVCCI_TF_ALL_SLOTS,
-    UVCCI_TF_NONE = UVCCI_TF_ALL_SLOTS,
-} uvcci_tf_slot;
-
-/* Global number of a weight, or UVCC_NO_TENSOR if the model has none; layer counts for slots of a
- * layer only. */
-uint32_t uvcci_tf_weight(const uvcc_transformer_config *cfg, uint32_t layer, uvcci_tf_slot slot);
+/* The model that the options describe. */
+uvcc_model_config uvcci_tf_model(const uvcc_transformer_config *cfg);
 uint32_t uvcci_tf_hidden(const uvcc_transformer_config *cfg);
 bool uvcci_tf_layer_norm(const uvcc_transformer_config *cfg);
 
@@ -62,14 +33,16 @@ typedef struct uvcci_tf_numbers {
     uint32_t rank_heads, rank_dim, rank_hidden; /* of a tensor rank */
     uint8_t f, tokens;                          /* fraction bits; log2 of the tokens of a step */
     uint8_t value, gradient, weight;            /* declared bits; of gradients by activations */
+    uint8_t inner;                              /* of scores and of the activation's input */
     uint8_t gradient_scale;                     /* f + tokens */
     uint8_t update_scale, update_bits; /* of a weight's gradient as the optimizer takes it */
     uint8_t master_scale, master_bits;
     uint8_t momentum_shift, variance_shift;
     uint8_t unit; /* ADAMW, ADAM_MINI: its epsilon is 2^-(unit + 4) */
 
-    /* Attention's tiles of query rows: how many, the rows of a sequence in each, and how many are
-     * alive at a time; 0: all, and their probabilities are kept for the backward pass. */
+    /* Attention's tiles of query rows: how many, the rows of a sequence in each (the last may have
+     * fewer), and how many are alive at a time; 0: all, and their probabilities are kept for the
+     * backward pass. */
     uint32_t tiles, tile_rows, alive;
     uint32_t layer_blocks; /* of k, that a layer's ops take in a phase */
 } uvcci_tf_numbers;
@@ -147,9 +120,25 @@ typedef struct uvcci_tf_held {
     uint32_t gradient, squares; /* ADAM_MINI: the mean gradient; this worker's sums of squares */
 } uvcci_tf_held;
 
+/* How ops are made. */
+typedef struct uvcci_tf_ways {
+    uint8_t truncation, lift, products; /* uvcc_truncation, uvcc_lift_kind, uvcc_products */
+    bool exact;                         /* functions take exact indices */
+    uint16_t sks;
+    uint32_t tensor_ranks;
+} uvcci_tf_ways;
+
 /* The first error sticks, so that what is built reads as lists of ops. */
 typedef struct uvcci_tf_builder {
-    const uvcc_transformer_config *c;
+    const uvcc_transformer_config
+        *c;              /* what is trained; NULL: a model that is run (model_emit.c) */
+    uvcc_model_config m; /* what the layers are */
+    uvcci_tf_ways how;
+    const uint32_t *given; /* a model's weights; NULL: `weights` has them */
+    const char *prefix;    /* of temporaries */
+    uint32_t padding;      /* far below all scores where there is no token, else 0: a row for each
+                              sequence; or UVCC_NO_TENSOR */
+    bool keeps;            /* norms give what a backward pass reads */
     uvcc_transformer_worker w;
     uvcci_tf_numbers n;
     uvcc_program *p;
@@ -239,7 +228,7 @@ void uvcci_tf_times_within(uvcci_tf_builder *b, uint16_t opcode, uint32_t x, uin
 void uvcci_tf_scale(uvcci_tf_builder *b, uint32_t x, uint32_t z, int64_t c, unsigned fraction);
 /* How what is revealed is truncated: exactly. */
 static inline uint8_t uvcci_tf_exact(const uvcci_tf_builder *b) {
-    return b->c->truncation == UVCC_TRUNC_STOCHASTIC ? UVCC_TRUNC_EXACT : b->c->truncation;
+    return b->how.truncation == UVCC_TRUNC_STOCHASTIC ? UVCC_TRUNC_EXACT : b->how.truncation;
 }
 /* z = x truncated to the scale of z, exactly or as the builder truncates. */
 void uvcci_tf_truncate(uvcci_tf_builder *b, uint32_t x, uint32_t z, uint8_t truncation);
@@ -276,15 +265,29 @@ unsigned uvcci_tf_log2(uint64_t n); /* rounded up */
 const char *uvcci_tf_sum_name(uvcci_tf_builder *b, const uvcci_tf_held *h);
 /* The weight at this worker; NULL if the model has none. */
 uvcci_tf_held *uvcci_tf_held_weight(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot);
+/* Its tensor; UVCC_NO_TENSOR if the model has none. */
 uint32_t uvcci_tf_weight_tensor(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot);
+
+/* layer.c: by b->m */
+
+/* Adds a weight that has a row for all, or for each token, in x, if the model has it. */
+void uvcci_tf_add_weight(uvcci_tf_builder *b, uint32_t x, uint32_t layer, uvcci_tf_slot slot);
+/* x W + bias. */
+uint32_t uvcci_tf_linear(uvcci_tf_builder *b, const char *name, uint32_t x, uint32_t layer,
+                         uvcci_tf_slot weight, uvcci_tf_slot bias_slot);
+/* names: of y, the normalised x and 1 / root, of which the last two are made for who keeps them. */
+uvcci_tf_norm uvcci_tf_normalise(uvcci_tf_builder *b, const char *const names[3], uint32_t x,
+                                 uint32_t layer, uvcci_tf_slot gain, uvcci_tf_slot shift);
+/* The layer's output of x, its input in own rows. */
+uint32_t uvcci_tf_layer_forward(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer, uint32_t x);
+/* Layer `layer` again, from its kept input x and attention, for its backward pass. */
+void uvcci_tf_recompute(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer, uint32_t x);
 
 /* forward.c */
 
 /* Microbatch mb of "train", or a pass of another entry: from one-hot tokens or what the stage
  * before sent, to logits (last stage, else UVCC_NO_TENSOR, after sending). */
 uint32_t uvcci_tf_forward(uvcci_tf_builder *b, uvcci_tf_batch *batch);
-/* Layer `layer` again, from its kept input x and attention, for its backward pass. */
-void uvcci_tf_recompute(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer, uint32_t x);
 /* Gradient by logits, and the column of losses if `losses` is not NULL. */
 void uvcci_tf_cross_entropy(uvcci_tf_builder *b, uvcci_tf_batch *batch, uint32_t logits,
                             uint32_t *losses);
@@ -295,7 +298,7 @@ void uvcci_tf_open_loss(uvcci_tf_builder *b, uint8_t group, uint32_t ways, uint3
 
 /* attention.c */
 
-/* Causal softmax(Q K^T / sqrt(head_dim)) V of every sequence and head. */
+/* softmax(Q K^T / sqrt(head_dim)) V of every sequence and head, masked as the model says. */
 void uvcci_tf_attention(uvcci_tf_builder *b, uvcci_tf_layer *l);
 /* Gradients by the layer's Q, K and V from that by its attention's output. */
 void uvcci_tf_through_attention(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint32_t go,

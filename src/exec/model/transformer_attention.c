@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transformer_attention.c - causal attention as ops, forward and backward.
+/* transformer_attention.c - attention as ops, forward and backward.
  *
- * A row of scores has as many elements as the row's place and those before it. So the rows of every
- * sequence are cut into tiles, and a tile works on the columns up to its last row's only: scores,
- * softmax and their gradients are computed, opened and dealt keys for about half of the square.
- * Sums over all rows (gradients by K and V) add up over tiles before their one truncation, so the
- * tiles do not show in exact results.
+ * Without a causal mask there is one tile, of all rows and columns. With one, a row of scores has
+ * as many elements as the row's place and those before it. So the rows of every sequence are cut
+ * into tiles, and a tile works on the columns up to its last row's only: scores, softmax and their
+ * gradients are computed, opened and dealt keys for about half of the square. Sums over all rows
+ * (gradients by K and V) add up over tiles before their one truncation, so the tiles do not show in
+ * exact results.
  *
  * The last tile comes first: it is the largest. In long contexts whose activations are not kept the
  * tiles take turns in a few sets of buffers, which makes each wait for one before; scores and
@@ -29,8 +30,9 @@ typedef struct tile {
 
 /* Names and, where tiles take turns, buffers from here on are the tile's. */
 static tile begin_tile(uvcci_tf_builder *b, uint32_t number) {
-    const uint32_t rows = b->n.tile_rows;
-    tile t = {number, number * rows, rows, (number + 1) * rows, "", b->shelf};
+    const uint32_t first = number * b->n.tile_rows, left = b->m.tokens - first;
+    const uint32_t rows = left < b->n.tile_rows ? left : b->n.tile_rows;
+    tile t = {number, first, rows, first + rows, "", b->shelf};
     assert(number < b->n.tiles && b->n.alive <= UVCCI_TF_ALIVE_MAX);
     snprintf(t.scope, sizeof t.scope, "%s", b->scope);
     const size_t len = strlen(b->scope);
@@ -85,7 +87,7 @@ static product begin_product(uvcci_tf_builder *b, const char *const names[2], ui
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, out);
     product p = {.part = names[1], .out = out, .adds = adds};
     if (b->n.tiles > 1)
-        p.sum = uvcci_tf_additive(b, names[0], d.rows, d.cols, bits + uvcci_tf_log2(b->c->context),
+        p.sum = uvcci_tf_additive(b, names[0], d.rows, d.cols, bits + uvcci_tf_log2(b->m.tokens),
                                   scale);
     return p;
 }
@@ -126,7 +128,7 @@ static uint32_t over_root(uvcci_tf_builder *b, const char *name, uint32_t x) {
 
 /* What is above the diagonal of a tile's last columns goes far down, in the buffer of the scores.
  */
-static uint32_t mask(uvcci_tf_builder *b, uint32_t scores) {
+static uint32_t mask_causally(uvcci_tf_builder *b, uint32_t scores) {
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, scores);
     uint8_t bits;
     const int64_t far = uvcci_nonlinear_mask(&d, &bits);
@@ -142,13 +144,24 @@ static uint32_t mask(uvcci_tf_builder *b, uint32_t scores) {
     return z;
 }
 
+/* The same for columns of no token: what is added there leaves them below all others. One sequence.
+ */
+static uint32_t mask_padding(uvcci_tf_builder *b, uint32_t scores) {
+    const uvcc_tensor_desc far = *uvcci_tf_desc(b, b->padding); /* whose bits the sum has */
+    const uint32_t z = uvcci_tf_successor(b, "SP", scores, far.bits, far.scale);
+    uvcci_tf_local(b, UVCC_OP_BIAS_ADD, scores, b->padding, z);
+    return z;
+}
+
 /* Of a tile; q over sqrt(head_dim). */
 static uint32_t probabilities(uvcci_tf_builder *b, const tile *t, uint32_t q, uint32_t k) {
     const uvcci_tf_numbers *n = &b->n;
     const uint32_t rows = b->sequences * n->rank_heads * t->rows;
-    const uint32_t s = uvcci_tf_values(b, "S", rows, t->cols);
+    const uint32_t s = uvcci_tf_transient(b, "S", rows, t->cols, n->inner, n->f);
     uvcci_tf_product(b, q, k, s, UVCC_OP_TRANS_B | UVCC_OP_STACKED_C, true);
-    const uint32_t masked = mask(b, s);
+    uint32_t masked = b->m.mask == UVCC_MODEL_MASK_CAUSAL ? mask_causally(b, s) : s;
+    if (b->padding != UVCC_NO_TENSOR)
+        masked = mask_padding(b, masked);
     const uint32_t p = uvcci_tf_transient(b, "P", rows, t->cols, n->f + 1u, n->f);
     uvcci_tf_emit(b, UVCC_NL_SOFTMAX, (uvcc_nonlinear_options){0}, &masked, &p);
     return p;

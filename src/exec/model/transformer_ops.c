@@ -161,14 +161,16 @@ uint32_t uvcci_tf_gradients(uvcci_tf_builder *b, const char *name, uint32_t rows
 }
 
 uvcci_tf_held *uvcci_tf_held_weight(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot) {
-    const uint32_t i = slot < UVCCI_TF_NONE ? uvcci_tf_weight(b->c, layer, slot) : UVCC_NO_TENSOR;
+    const uint32_t i = uvcci_model_weight(&b->m, layer, slot);
     return i < b->weight_count ? &b->weights[i] : NULL;
 }
 
 uint32_t uvcci_tf_weight_tensor(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot) {
-    const uvcci_tf_held *h = uvcci_tf_held_weight(b, layer, slot);
-    assert(h != NULL && h->held);
-    return h->tensor;
+    const uint32_t i = uvcci_model_weight(&b->m, layer, slot);
+    if (i == UVCC_NO_TENSOR || b->given != NULL)
+        return i == UVCC_NO_TENSOR ? i : b->given[i];
+    assert(i < b->weight_count && b->weights[i].held);
+    return b->weights[i].tensor;
 }
 
 /* ---- ops ---- */
@@ -201,11 +203,11 @@ void uvcci_tf_local(uvcci_tf_builder *b, uvcc_opcode opcode, uint32_t x, uint32_
 
 /* A product that is truncated or kept whole. */
 static void put_product(uvcci_tf_builder *b, uvcc_op_desc op, unsigned shift) {
-    if (b->c->products == UVCC_PRODUCTS_BEAVER && op.opcode == UVCC_OP_GEMM_SS)
+    if (b->how.products == UVCC_PRODUCTS_BEAVER && op.opcode == UVCC_OP_GEMM_SS)
         op.flags |= UVCC_OP_BEAVER;
     op.shift = (uint8_t)shift;
     op.truncation = shift != 0 ? b->truncation : 0;
-    op.lift = shift != 0 ? b->c->lift : 0;
+    op.lift = shift != 0 ? b->how.lift : 0;
     uvcci_tf_op(b, op);
 }
 
@@ -267,7 +269,7 @@ void uvcci_tf_truncate(uvcci_tf_builder *b, uint32_t x, uint32_t z, uint8_t trun
                                   .out = {z},
                                   .shift = (uint8_t)shift,
                                   .truncation = shift != 0 ? truncation : 0,
-                                  .lift = shift != 0 ? b->c->lift : 0});
+                                  .lift = shift != 0 ? b->how.lift : 0});
 }
 
 /* ---- products ---- */
@@ -303,7 +305,7 @@ static void checked_product(uvcci_tf_builder *b, uvcc_op_desc op, uint32_t c) {
                           .in_count = 3,
                           .in = {op.in[0], op.in[1], c},
                           .flags = op.flags & (UVCC_OP_TRANS_A | UVCC_OP_TRANS_B),
-                          .constant = b->c->sks};
+                          .constant = b->how.sks};
     uvcci_tf_op(b, check);
     check.opcode = UVCC_OP_SKS_GEMM_CHECK;
     check.flags = 0;
@@ -317,7 +319,7 @@ void uvcci_tf_product(uvcci_tf_builder *b, uint32_t a, uint32_t y, uint32_t z, u
                            *out = uvcci_tf_desc(b, z);
     const uvcc_op_desc op = gemm(b, a, y, z, flags, heads);
     const int scale = x->scale + w->scale;
-    if (b->c->sks == 0 || heads) {
+    if (b->how.sks == 0 || heads) {
         put_product(b, op, shift_to(b, scale, z));
     } else if (scale == out->scale) {
         checked_product(b, op, z);
@@ -334,7 +336,7 @@ void uvcci_tf_product(uvcci_tf_builder *b, uint32_t a, uint32_t y, uint32_t z, u
 uint32_t uvcci_tf_add_product(uvcci_tf_builder *b, uint32_t sum, uint32_t a, uint32_t y,
                               uint8_t flags, uint32_t times, const char *name) {
     const uvcc_tensor_desc *x = uvcci_tf_desc(b, a), *z = uvcci_tf_desc(b, y);
-    const bool whole = b->c->products == UVCC_PRODUCTS_BEAVER || b->c->sks != 0;
+    const bool whole = b->how.products == UVCC_PRODUCTS_BEAVER || b->how.sks != 0;
     uvcc_op_desc op = gemm(b, a, y, sum, flags, false);
     const unsigned bits = x->bits + z->bits + uvcci_tf_log2(uvcci_tf_depth(&op, x));
     uvcc_tensor_desc d = {
@@ -357,7 +359,7 @@ uint32_t uvcci_tf_add_product(uvcci_tf_builder *b, uint32_t sum, uint32_t a, uin
         return sum;
     }
     op.out[0] = first ? sum : uvcci_tf_temporary(b, d.rows, d.cols, bits, d.scale);
-    if (b->c->sks != 0)
+    if (b->how.sks != 0)
         checked_product(b, op, op.out[0]);
     else
         put_product(b, op, 0);
@@ -394,7 +396,7 @@ uint32_t uvcci_tf_reduce(uvcci_tf_builder *b, uint32_t x, uint8_t group, uint32_
 
 uint32_t uvcci_tf_all_rows(uvcci_tf_builder *b, const char *name, uint32_t own) {
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, own);
-    if (b->c->tensor_ranks == 1)
+    if (b->how.tensor_ranks == 1)
         return own;
     const uint32_t all = uvcci_tf_transient(b, name, b->rows, d.cols, d.bits, d.scale);
     uvcci_tf_gather(b, own, UVCC_GROUP_TP, all);
@@ -409,8 +411,8 @@ void uvcci_tf_gather(uvcci_tf_builder *b, uint32_t slice, uint8_t group, uint32_
 
 uint32_t uvcci_tf_temporary(uvcci_tf_builder *b, uint32_t rows, uint32_t cols, unsigned bits,
                             unsigned scale) {
-    char name[24];
-    snprintf(name, sizeof name, "t.%u", b->temporaries++);
+    char name[48];
+    snprintf(name, sizeof name, "%st.%u", b->prefix, b->temporaries++);
     char scope[sizeof b->scope];
     memcpy(scope, b->scope, sizeof scope);
     b->scope[0] = 0;
@@ -425,8 +427,8 @@ void uvcci_tf_function(uvcci_tf_builder *b, uvcc_nonlinear what, uvcc_nonlinear_
     if (b->err != 0)
         return;
     o.size = sizeof o;
-    o.exact = b->c->exact != 0;
-    o.dcf = b->c->truncation == UVCC_TRUNC_EXACT_DCF;
+    o.exact = b->how.exact;
+    o.dcf = b->how.truncation == UVCC_TRUNC_EXACT_DCF;
     for (unsigned i = 0; i < uvcc_nonlinear_at(what)->inputs; i++)
         x[i] = *uvcci_tf_desc(b, in[i]);
     const int count = uvcci_nonlinear_output_in(b->p, what, &o, x, d);
@@ -439,14 +441,16 @@ void uvcci_tf_function(uvcci_tf_builder *b, uvcc_nonlinear what, uvcc_nonlinear_
 void uvcci_tf_emit(uvcci_tf_builder *b, uvcc_nonlinear what, uvcc_nonlinear_options o,
                    const uint32_t *in, const uint32_t *out) {
     o.size = sizeof o;
-    o.exact = b->c->exact != 0;
-    o.dcf = b->c->truncation == UVCC_TRUNC_EXACT_DCF;
+    o.exact = b->how.exact;
+    o.dcf = b->how.truncation == UVCC_TRUNC_EXACT_DCF;
+    char prefix[32];
+    snprintf(prefix, sizeof prefix, "%st", b->prefix);
     uvcc_emit e = {
         .program = b->p,
         .phase = b->phase,
         .mb = b->mb,
         .k = (uint16_t)b->k,
-        .prefix = "t",
+        .prefix = prefix,
         .temporaries = b->temporaries,
         .alloc = b->al,
     };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transformer_weights.c - the weights of the whole model in their order, what each worker has of
  * them, their initial values, and which bytes of a text a step learns from.
- *
- * Order: E, P, the layers' in the order of slots, then those of the last norm and WL. */
+ * Which weights there are, and their order, follows from the model's description (model_weights.c).
+ */
 #include "exec/model/public_random.h"
 #include "exec/model/transformer.h"
 
@@ -30,126 +30,89 @@ bool uvcci_tf_layer_norm(const uvcc_transformer_config *c) {
            (c->norm == UVCC_NORM_OF_BLOCK && c->block == UVCC_BLOCK_GPT2);
 }
 
-typedef enum extent { ONE, VOCAB, CONTEXT, DIM, HIDDEN } extent;
-enum { MATRIX = 1, BIAS = 2, SHIFT = 4, GATED = 8, DECAYS = 16 };
+uvcc_model_config uvcci_tf_model(const uvcc_transformer_config *c) {
+    static const uint8_t activations[] = {[UVCC_BLOCK_GELU] = UVCC_NL_GELU,
+                                          [UVCC_BLOCK_SWIGLU] = UVCC_NL_SILU,
+                                          [UVCC_BLOCK_GPT2] = UVCC_NL_GELU_TANH};
+    const bool gated = c->block == UVCC_BLOCK_SWIGLU;
+    return (uvcc_model_config){
+        .size = sizeof(uvcc_model_config),
+        .layers = c->layers,
+        .width = c->dim,
+        .heads = c->heads,
+        .ff_width = uvcci_tf_hidden(c),
+        .ff = gated ? UVCC_MODEL_FF_GATED : UVCC_MODEL_FF_PLAIN,
+        .activation = c->block <= UVCC_BLOCK_GPT2 ? activations[c->block] : 0,
+        .norm = uvcci_tf_layer_norm(c) ? UVCC_MODEL_LAYER_NORM : UVCC_MODEL_RMS_NORM,
+        .order = UVCC_MODEL_PRE_NORM,
+        .last_norm = 1,
+        .biases = !gated,
+        .mask = UVCC_MODEL_MASK_CAUSAL,
+        .positions = UVCC_MODEL_POSITIONS_LEARNED,
+        .head = UVCC_MODEL_HEAD_OWN,
+        .vocabulary = UVCC_TRANSFORMER_VOCAB,
+        .epsilon = UVCCI_TF_NORM_EPSILON,
+        .tokens = c->context,
+        .frac_bits = c->frac_bits,
+        .value_bits = c->value_bits,
+        .weight_bits = c->weight_bits,
+    };
+}
 
-/* MATRIX: drawn; BIAS, SHIFT, GATED: there only if the block has such. blocks: 0 for vectors. */
+/* How ranks cut a weight, and how its optimizer takes it. */
 typedef struct slot_row {
-    const char *name;
-    uint8_t rows, cols, cut, flags, blocks;
+    uint8_t cut, blocks;
+    bool decays;
 } slot_row;
 
 static const slot_row slots[UVCCI_TF_ALL_SLOTS] = {
-    [UVCCI_TF_G1] = {"G1", ONE, DIM, UVCC_CUT_NONE, 0, UVCC_BLOCKS_WHOLE},
-    [UVCCI_TF_C1] = {"C1", ONE, DIM, UVCC_CUT_NONE, SHIFT, UVCC_BLOCKS_WHOLE},
-    [UVCCI_TF_WQ] = {"WQ", DIM, DIM, UVCC_CUT_COLS, MATRIX | DECAYS, UVCC_BLOCKS_HEADS},
-    [UVCCI_TF_BQ] = {"BQ", ONE, DIM, UVCC_CUT_COLS, BIAS, UVCC_BLOCKS_WHOLE},
-    [UVCCI_TF_WK] = {"WK", DIM, DIM, UVCC_CUT_COLS, MATRIX | DECAYS, UVCC_BLOCKS_HEADS},
-    [UVCCI_TF_BK] = {"BK", ONE, DIM, UVCC_CUT_COLS, BIAS, UVCC_BLOCKS_WHOLE},
-    [UVCCI_TF_WV] = {"WV", DIM, DIM, UVCC_CUT_COLS, MATRIX | DECAYS, UVCC_BLOCKS_COLS},
-    [UVCCI_TF_BV] = {"BV", ONE, DIM, UVCC_CUT_COLS, BIAS, UVCC_BLOCKS_WHOLE},
-    [UVCCI_TF_WO] = {"WO", DIM, DIM, UVCC_CUT_ROWS, MATRIX | DECAYS, UVCC_BLOCKS_COLS},
-    [UVCCI_TF_BO] = {"BO", ONE, DIM, UVCC_CUT_NONE, BIAS, UVCC_BLOCKS_WHOLE},
-    [UVCCI_TF_G2] = {"G2", ONE, DIM, UVCC_CUT_NONE, 0, UVCC_BLOCKS_WHOLE},
-    [UVCCI_TF_C2] = {"C2", ONE, DIM, UVCC_CUT_NONE, SHIFT, UVCC_BLOCKS_WHOLE},
-    [UVCCI_TF_W1] = {"W1", DIM, HIDDEN, UVCC_CUT_COLS, MATRIX | DECAYS, UVCC_BLOCKS_COLS},
-    [UVCCI_TF_B1] = {"B1", ONE, HIDDEN, UVCC_CUT_COLS, BIAS, UVCC_BLOCKS_WHOLE},
-    [UVCCI_TF_WU] = {"WU", DIM, HIDDEN, UVCC_CUT_COLS, MATRIX | DECAYS | GATED, UVCC_BLOCKS_COLS},
-    [UVCCI_TF_W2] = {"W2", HIDDEN, DIM, UVCC_CUT_ROWS, MATRIX | DECAYS, UVCC_BLOCKS_COLS},
-    [UVCCI_TF_B2] = {"B2", ONE, DIM, UVCC_CUT_NONE, BIAS, UVCC_BLOCKS_WHOLE},
-    [UVCCI_TF_E] = {"E", VOCAB, DIM, UVCC_CUT_NONE, MATRIX, UVCC_BLOCKS_ROWS},
-    [UVCCI_TF_P] = {"P", CONTEXT, DIM, UVCC_CUT_NONE, MATRIX, UVCC_BLOCKS_ROWS},
-    [UVCCI_TF_GF] = {"GF", ONE, DIM, UVCC_CUT_NONE, 0, UVCC_BLOCKS_WHOLE},
-    [UVCCI_TF_CF] = {"CF", ONE, DIM, UVCC_CUT_NONE, SHIFT, UVCC_BLOCKS_WHOLE},
-    [UVCCI_TF_WL] = {"WL", DIM, VOCAB, UVCC_CUT_NONE, MATRIX | DECAYS, UVCC_BLOCKS_COLS},
+    [UVCCI_TF_WQ] = {UVCC_CUT_COLS, UVCC_BLOCKS_HEADS, true},
+    [UVCCI_TF_BQ] = {UVCC_CUT_COLS, UVCC_BLOCKS_WHOLE, false},
+    [UVCCI_TF_WK] = {UVCC_CUT_COLS, UVCC_BLOCKS_HEADS, true},
+    [UVCCI_TF_BK] = {UVCC_CUT_COLS, UVCC_BLOCKS_WHOLE, false},
+    [UVCCI_TF_WV] = {UVCC_CUT_COLS, UVCC_BLOCKS_COLS, true},
+    [UVCCI_TF_BV] = {UVCC_CUT_COLS, UVCC_BLOCKS_WHOLE, false},
+    [UVCCI_TF_WO] = {UVCC_CUT_ROWS, UVCC_BLOCKS_COLS, true},
+    [UVCCI_TF_W1] = {UVCC_CUT_COLS, UVCC_BLOCKS_COLS, true},
+    [UVCCI_TF_B1] = {UVCC_CUT_COLS, UVCC_BLOCKS_WHOLE, false},
+    [UVCCI_TF_WU] = {UVCC_CUT_COLS, UVCC_BLOCKS_COLS, true},
+    [UVCCI_TF_W2] = {UVCC_CUT_ROWS, UVCC_BLOCKS_COLS, true},
+    [UVCCI_TF_E] = {UVCC_CUT_NONE, UVCC_BLOCKS_ROWS, false},
+    [UVCCI_TF_P] = {UVCC_CUT_NONE, UVCC_BLOCKS_ROWS, false},
+    [UVCCI_TF_WL] = {UVCC_CUT_NONE, UVCC_BLOCKS_COLS, true},
+    /* all others are whole at each rank: 0 */
 };
-
-static bool present(const uvcc_transformer_config *c, uvcci_tf_slot slot) {
-    assert(slot < UVCCI_TF_ALL_SLOTS);
-    const unsigned flags = slots[slot].flags;
-    const bool gated = c->block == UVCC_BLOCK_SWIGLU;
-    return !((flags & BIAS) != 0 && gated) && !((flags & GATED) != 0 && !gated) &&
-           !((flags & SHIFT) != 0 && !uvcci_tf_layer_norm(c));
-}
-
-/* Slots from `from` to before `to` that the model has. */
-static uint32_t count_slots(const uvcc_transformer_config *c, unsigned from, unsigned to) {
-    assert(from <= to && to <= UVCCI_TF_ALL_SLOTS);
-    uint32_t n = 0;
-    for (unsigned s = from; s < to; s++)
-        n += present(c, (uvcci_tf_slot)s);
-    return n;
-}
-
-uint32_t uvcci_tf_weight(const uvcc_transformer_config *c, uint32_t layer, uvcci_tf_slot slot) {
-    const uint32_t before = count_slots(c, UVCCI_TF_E, UVCCI_TF_GF);
-    const uint32_t each = count_slots(c, 0, UVCCI_TF_SLOTS);
-    if (!present(c, slot))
-        return UVCC_NO_TENSOR;
-    if (slot < UVCCI_TF_SLOTS)
-        return before + layer * each + count_slots(c, 0, slot);
-    const uint32_t outside = count_slots(c, UVCCI_TF_E, slot);
-    return slot < UVCCI_TF_GF ? outside : outside + c->layers * each;
-}
 
 uint32_t uvcc_transformer_weight_count(const uvcc_transformer_config *c) {
     if (c == NULL)
         return 0;
-    return count_slots(c, UVCCI_TF_E, UVCCI_TF_ALL_SLOTS) +
-           c->layers * count_slots(c, 0, UVCCI_TF_SLOTS);
-}
-
-/* Slot of weight i, and its layer. */
-static uvcci_tf_slot slot_of(const uvcc_transformer_config *c, uint32_t i, uint32_t *layer) {
-    const uint32_t before = count_slots(c, UVCCI_TF_E, UVCCI_TF_GF);
-    const uint32_t each = count_slots(c, 0, UVCCI_TF_SLOTS);
-    const bool inside = i >= before && i - before < c->layers * each;
-    *layer = inside ? (i - before) / each : 0;
-    for (unsigned s = 0; s < UVCCI_TF_ALL_SLOTS; s++)
-        if (uvcci_tf_weight(c, *layer, (uvcci_tf_slot)s) == i)
-            return (uvcci_tf_slot)s;
-    return UVCCI_TF_ALL_SLOTS;
-}
-
-static uint32_t extent_of(const uvcc_transformer_config *c, uint8_t e) {
-    switch (e) {
-    case VOCAB:
-        return UVCC_TRANSFORMER_VOCAB;
-    case CONTEXT:
-        return c->context;
-    case DIM:
-        return c->dim;
-    case HIDDEN:
-        return uvcci_tf_hidden(c);
-    default:
-        return 1;
-    }
+    const uvcc_model_config m = uvcci_tf_model(c);
+    return uvcc_model_weight_count(&m);
 }
 
 int uvcc_transformer_weight_at(const uvcc_transformer_config *c, uint32_t i,
                                uvcc_transformer_weight *out) {
+    uvcc_model_weight w;
     uint32_t layer;
     if (c == NULL || out == NULL)
         return UVCC_ERR_USAGE;
-    if (i >= uvcc_transformer_weight_count(c))
-        return UVCC_ERR_NOT_FOUND;
-    const uvcci_tf_slot slot = slot_of(c, i, &layer);
+    const uvcc_model_config m = uvcci_tf_model(c);
+    const int err = uvcc_model_weight_at(&m, i, &w);
+    if (err != 0)
+        return err;
+    const uvcci_tf_slot slot = uvcci_model_slot(&m, i, &layer);
     const slot_row *row = &slots[slot];
-    const uint32_t stage = slot < UVCCI_TF_SLOTS ? layer / (c->layers / c->stages)
-                           : slot < UVCCI_TF_GF  ? 0
-                                                 : c->stages - 1;
     *out = (uvcc_transformer_weight){
-        .rows = extent_of(c, row->rows),
-        .cols = extent_of(c, row->cols),
-        .stage = stage,
+        .rows = w.rows,
+        .cols = w.cols,
+        .stage = slot < UVCCI_TF_SLOTS ? layer / (c->layers / c->stages)
+                 : slot < UVCCI_TF_GF  ? 0
+                                       : c->stages - 1,
         .cut = row->cut,
-        .decays = (row->flags & DECAYS) != 0,
+        .decays = row->decays,
         .blocks = row->blocks,
     };
-    if (slot < UVCCI_TF_SLOTS)
-        snprintf(out->name, sizeof out->name, "L%u.%s", layer, row->name);
-    else
-        snprintf(out->name, sizeof out->name, "%s", row->name);
+    memcpy(out->name, w.name, sizeof out->name);
     return 0;
 }
 
@@ -227,15 +190,17 @@ void uvcc_transformer_initial(const uvcc_transformer_config *c, uint64_t seed, u
     if (out == NULL)
         return;
     uvcc_transformer_weight w;
+    uvcc_model_weight about;
     uint32_t layer;
     if (uvcc_transformer_weight_at(c, i, &w) != 0)
         return;
-    const uvcci_tf_slot slot = slot_of(c, i, &layer);
+    const uvcc_model_config m = uvcci_tf_model(c);
+    (void)uvcc_model_weight_at(&m, i, &about);
+    const uvcci_tf_slot slot = uvcci_model_slot(&m, i, &layer);
     const size_t count = (size_t)w.rows * w.cols;
-    const bool gain = slot == UVCCI_TF_G1 || slot == UVCCI_TF_G2 || slot == UVCCI_TF_GF;
-    if ((slots[slot].flags & MATRIX) == 0) {
+    if (about.kind != UVCC_MODEL_WEIGHT_MATRIX && about.kind != UVCC_MODEL_WEIGHT_TABLE) {
         for (size_t e = 0; e < count; e++)
-            out[e] = gain ? 1ll << c->frac_bits : 0;
+            out[e] = about.kind == UVCC_MODEL_WEIGHT_GAIN ? 1ll << c->frac_bits : 0;
         return;
     }
     uvcci_aes key;

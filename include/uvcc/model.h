@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* uvcc/model.h - transformers as data: a description of the architecture, and the forward pass that
+ * follows from it as ops of a program.
+ *
+ * Use: uvcc_model_default(), change what differs, uvcc_model_check(). Then either
+ *  - uvcc_model_program() for a whole program with one entry, "forward"; or
+ *  - uvcc_model_weights() and uvcc_model_emit() (or, part by part, uvcc_model_emit_layer()) within
+ * a program of your own. uvcc_model_cost() says beforehand what a pass takes,
+ * uvcc_model_reference() computes it in plaintext fixed point: what a secure run in an exact mode
+ * gives, bit for bit.
+ *
+ * The model: x, `sequences` times `tokens` rows of `width` columns, is what embeddings gave, which
+ * are the caller's; learned positions are added to it if it has them. Then `layers` times, with
+ * attention(x) = softmax(Q K^T / sqrt(head_size) + mask) V WO and ff the feed-forward network,
+ *     before (pre-norm):  x += attention(norm1(x)); x += ff(norm2(x))
+ *     after (post-norm):  x = norm1(x + attention(x)); x = norm2(x + ff(x))
+ * and after the last layer, with last_norm, x = norm(x). docs/models.md has it to the bit.
+ *
+ * Numbers: activations and weights are fixed-point integers of frac_bits fraction bits; a value
+ * that leaves its declared bits makes a secure run wrong without a sign, and the reference fail by
+ * name.
+ */
+#ifndef UVCC_MODEL_H
+#define UVCC_MODEL_H
+
+#include <uvcc/nonlinear.h>
+#include <uvcc/program.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define UVCC_MODEL_MAX_LAYERS 200u
+/** Fraction bits that "forward" drops, exactly, of what it opens in mode FAST: what is opened must
+ * come out of an exact truncation (SECURITY.md). */
+#define UVCC_MODEL_OPEN_SHIFT 4u
+
+typedef enum uvcc_model_norm {
+    UVCC_MODEL_LAYER_NORM = 0, /**< gain (x - mean) / sqrt(variance + epsilon) + shift */
+    UVCC_MODEL_RMS_NORM = 1,   /**< gain x / sqrt(mean square + epsilon) */
+} uvcc_model_norm;
+
+typedef enum uvcc_model_order {
+    UVCC_MODEL_POST_NORM = 0, /**< norms behind the residual sums: BERT */
+    UVCC_MODEL_PRE_NORM = 1,  /**< norms before attention and feed-forward: GPT-2, Llama */
+} uvcc_model_order;
+
+typedef enum uvcc_model_ff {
+    UVCC_MODEL_FF_PLAIN = 0, /**< activation(x W1 + B1) W2 + B2 */
+    UVCC_MODEL_FF_GATED = 1, /**< (activation(x W1 + B1) * (x WU)) W2 + B2 */
+} uvcc_model_ff;
+
+typedef enum uvcc_model_mask {
+    UVCC_MODEL_MASK_NONE = 0,   /**< every token sees all: bidirectional */
+    UVCC_MODEL_MASK_CAUSAL = 1, /**< itself and those before it */
+    UVCC_MODEL_MASK_WINDOW = 2, /**< itself and the window - 1 before it. Not yet, unless the window
+                                     has all tokens */
+} uvcc_model_mask;
+
+typedef enum uvcc_model_positions {
+    UVCC_MODEL_POSITIONS_NONE = 0,    /**< the caller's embeddings have them */
+    UVCC_MODEL_POSITIONS_LEARNED = 1, /**< weight P, tokens x width, is added to x */
+    UVCC_MODEL_POSITIONS_ROTARY = 2,  /**< not yet */
+} uvcc_model_positions;
+
+typedef enum uvcc_model_head {
+    UVCC_MODEL_HEAD_NONE = 0, /**< hidden states come out */
+    UVCC_MODEL_HEAD_OWN = 1,  /**< logits by a matrix of its own. Not yet */
+    UVCC_MODEL_HEAD_TIED = 2, /**< logits by the embeddings. Not yet */
+} uvcc_model_head;
+
+typedef enum uvcc_model_weights_are {
+    UVCC_MODEL_SECRET_WEIGHTS = 0,
+    UVCC_MODEL_PUBLIC_WEIGHTS = 1, /**< products that send nothing. Not yet: weights that are public
+                                        run as secret ones (uvcc_session_set_public) */
+} uvcc_model_weights_are;
+
+typedef enum uvcc_model_mode {
+    UVCC_MODEL_FAST = 0,  /**< stochastic truncation, functions round their indices: fewest bytes */
+    UVCC_MODEL_EXACT = 1, /**< exact truncation and indices: equal to the reference, bit for bit */
+    UVCC_MODEL_EXACT_DCF = 2, /**< the same in fewer rounds, with more bytes of keys */
+} uvcc_model_mode;
+
+/** Begin with uvcc_model_default. */
+typedef struct uvcc_model_config {
+    size_t size; /**< sizeof(uvcc_model_config) */
+
+    /* architecture */
+    uint32_t layers, width;
+    uint32_t heads;      /**< of queries */
+    uint32_t kv_heads;   /**< of keys and values, each for heads / kv_heads of queries; 0: heads */
+    uint32_t head_size;  /**< columns of a head; 0: width / heads */
+    uint32_t ff_width;   /**< units of the feed-forward network */
+    uint8_t ff;          /**< uvcc_model_ff */
+    uint8_t activation;  /**< uvcc_nonlinear: GELU (by erf), GELU_TANH, RELU or SILU */
+    uint8_t norm;        /**< uvcc_model_norm */
+    uint8_t order;       /**< uvcc_model_order */
+    uint8_t last_norm;   /**< 1: a norm after the last layer */
+    uint8_t biases;      /**< 1: products by weights have biases (those by WU excepted) */
+    uint8_t mask;        /**< uvcc_model_mask */
+    uint8_t padding;     /**< 1: a tensor of 0 and 1 says which tokens are none: nobody sees them */
+    uint8_t positions;   /**< uvcc_model_positions */
+    uint8_t head;        /**< uvcc_model_head */
+    uint32_t vocabulary; /**< 0: hidden states come in. Others: not yet */
+    uint32_t window;     /**< of the mask WINDOW; else 0 */
+    double epsilon; /**< of the norms, 0 to 1; what is below half a unit of their sums (2^-12 to
+                       2^-24) counts as 0. With it mean squares are to lie from 2^-9 to 2^12 */
+
+    /* a pass */
+    uint32_t sequences, tokens; /**< tokens: of each sequence, any number to 65536 */
+
+    /* numbers */
+    uint8_t frac_bits;   /**< f: 12 to 20 */
+    uint8_t value_bits;  /**< |activation| < 2^value_bits; 0: 7 */
+    uint8_t weight_bits; /**< |weight| < 2^weight_bits; 0: 4 */
+    uint8_t
+        inner_bits;  /**< |attention's score|, |input of the activation| < 2^inner_bits; 0:
+                          value_bits, which is the most. Each bit less saves a tenth of the keys */
+    uint8_t mode;    /**< uvcc_model_mode */
+    uint8_t weights; /**< uvcc_model_weights_are */
+} uvcc_model_config;
+
+/** A layer of BERT-base for one sequence of 128 tokens: width 768, 12 heads, 3072 units, GeLU by
+ * erf, layer norms behind the sums, biases, no mask; f = 16, mode FAST. UVCC_ERR_USAGE: another
+ * size. */
+UVCC_API int uvcc_model_default(uvcc_model_config *c, size_t size);
+/** Whether there is such a model. UVCC_ERR_CONFIG (also for what is not there yet, as the message
+ * says then) or UVCC_ERR_BOUND (sums need more than 62 bits); message (may be NULL) names the
+ * field.
+ */
+UVCC_API int uvcc_model_check(const uvcc_model_config *c, char *message, size_t message_cap);
+
+/* ---- weights ---- */
+
+typedef enum uvcc_model_weight_kind {
+    UVCC_MODEL_WEIGHT_MATRIX =
+        0, /**< inputs x outputs: the transpose of what PyTorch's Linear has */
+    UVCC_MODEL_WEIGHT_BIAS = 1,
+    UVCC_MODEL_WEIGHT_GAIN = 2, /**< of a norm */
+    UVCC_MODEL_WEIGHT_SHIFT = 3,
+    UVCC_MODEL_WEIGHT_TABLE = 4, /**< a row for each position */
+} uvcc_model_weight_kind;
+
+#define UVCC_MODEL_NO_LAYER UINT32_MAX
+
+/** A weight; the order of the list is that of all calls below. */
+typedef struct uvcc_model_weight {
+    char name[32]; /**< "P", "L0.WQ", .. "LFn": docs/models.md has them all */
+    uint32_t rows, cols;
+    uint32_t layer; /**< or UVCC_MODEL_NO_LAYER */
+    uint8_t bits, scale;
+    uint8_t kind; /**< uvcc_model_weight_kind */
+} uvcc_model_weight;
+
+UVCC_API uint32_t uvcc_model_weight_count(const uvcc_model_config *c);
+/** UVCC_ERR_NOT_FOUND if there is no weight i. */
+UVCC_API int uvcc_model_weight_at(const uvcc_model_config *c, uint32_t i, uvcc_model_weight *out);
+/** Elements of all weights. */
+UVCC_API uint64_t uvcc_model_parameters(const uvcc_model_config *c);
+/** Makes a PERSIST tensor for each weight, named `prefix` (at most 20 bytes) and its name; their
+ * indices go into tensors[uvcc_model_weight_count]. Errors as of uvcc_model_check and
+ * uvcc_program_tensor. */
+UVCC_API int uvcc_model_weights(const uvcc_model_config *c, uvcc_program *p, const char *prefix,
+                                uint32_t *tensors, char *message, size_t message_cap);
+
+/* ---- ops ---- */
+
+/** Shapes of x and of `padding` (NULL: not asked), sequences x tokens of scale 0, 1 where there is
+ * no token: without names, TRANSIENT. UVCC_ERR_USAGE. */
+UVCC_API int uvcc_model_inputs(const uvcc_model_config *c, uvcc_tensor_desc *x,
+                               uvcc_tensor_desc *padding);
+/** Emits the forward pass from tensor x (shape, scale and at most the bits of uvcc_model_inputs;
+ * it is not written) and `padding` (UVCC_NO_TENSOR: none, where the model has none) by the weights,
+ * whose tensors uvcc_model_weights made. *out is the tensor of hidden states, of the shape and
+ * scale of x. e: as in uvcc_emit_nonlinear, the prefix has at most 20 bytes and is before all names
+ * of tensors that are made, so that several models stand in one program. After an error, whose line
+ * goes into message, the program is of no further use. */
+UVCC_API int uvcc_model_emit(const uvcc_model_config *c, uvcc_emit *e, const uint32_t *weights,
+                             uint32_t x, uint32_t padding, uint32_t *out, char *message,
+                             size_t message_cap);
+/** The same for layer `layer` alone, without positions and the last norm. */
+UVCC_API int uvcc_model_emit_layer(const uvcc_model_config *c, uvcc_emit *e, uint32_t layer,
+                                   const uint32_t *weights, uint32_t x, uint32_t padding,
+                                   uint32_t *out, char *message, size_t message_cap);
+
+/* ---- whole programs ---- */
+
+enum {
+    UVCC_MODEL_IN_X = 1,       /**< rows of hidden states */
+    UVCC_MODEL_IN_PADDING = 2, /**< where the model has it */
+    UVCC_MODEL_OUT_Y = 3,      /**< scale f; in mode FAST f - UVCC_MODEL_OPEN_SHIFT */
+};
+
+/** A finished program with the weights as PERSIST tensors under their names and the entry
+ * "forward": the inputs are given by `owner` (0..2), the output opens to `receiver` (0..2 or
+ * UVCC_TO_ALL). Errors as of uvcc_model_emit and uvcc_program_finish. */
+UVCC_API int uvcc_model_program(uvcc_program **out, const uvcc_model_config *c, uint8_t owner,
+                                uint8_t receiver, const uvcc_allocator *al, char *message,
+                                size_t message_cap) UVCC_MUST_USE;
+
+/** What one run of "forward" takes, as uvcc_program_cost counts it over all three parties. */
+typedef struct uvcc_model_costs {
+    uint32_t rounds;
+    uint64_t online_bytes, key_bytes;
+    uint64_t
+        transient_bytes;   /**< of a party's tensors at one time, as uvcc_program_memory bounds them
+                            */
+    uint64_t weight_bytes; /**< of a party's shares of the weights */
+} uvcc_model_costs;
+UVCC_API int uvcc_model_cost(const uvcc_model_config *c, const uvcc_allocator *al,
+                             uvcc_model_costs *out, char *message, size_t message_cap);
+
+/** "forward" in plaintext, bit for bit what it opens in the exact modes (mode FAST: with floors
+ * where it rounds stochastically). weights: all of them one after the other, row by row; x as
+ * uvcc_model_inputs says, padding NULL where the model has none; y has room for as many values as
+ * x. UVCC_ERR_BOUND: a value left its declared bits; message names the tensor. */
+UVCC_API int uvcc_model_reference(const uvcc_model_config *c, const uvcc_allocator *al,
+                                  const int64_t *weights, const int64_t *x, const int64_t *padding,
+                                  int64_t *y, char *message, size_t message_cap);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model_emit.c - a model's weights as tensors and its forward pass as ops, in the words of
+ * transformer.h: this file is what a description is to them, and checks what the caller brings. */
+#include "exec/model/nonlinear.h"
+#include "exec/model/transformer.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <uvcc/compute.h>
+
+enum { PREFIX_BYTES = 20, OPS_END = 254 * 256 }; /* from block 254 on are inputs and outputs */
+
+static bool is_prefix(const char *prefix) {
+    return prefix != NULL && strnlen(prefix, PREFIX_BYTES + 1) <= PREFIX_BYTES;
+}
+
+/* ---- tensors ---- */
+
+int uvcc_model_inputs(const uvcc_model_config *c, uvcc_tensor_desc *x, uvcc_tensor_desc *padding) {
+    if (c == NULL || x == NULL || uvcc_model_check(c, NULL, 0) != 0)
+        return UVCC_ERR_USAGE;
+    *x = (uvcc_tensor_desc){.rows = c->sequences * c->tokens,
+                            .cols = c->width,
+                            .bits = (uint8_t)uvcci_model_value_bits(c),
+                            .scale = c->frac_bits,
+                            .lifetime = UVCC_TRANSIENT,
+                            .in_buffer_of = UVCC_NO_TENSOR};
+    if (padding != NULL)
+        *padding = (uvcc_tensor_desc){.rows = c->sequences,
+                                      .cols = c->tokens,
+                                      .bits = 1,
+                                      .lifetime = UVCC_TRANSIENT,
+                                      .in_buffer_of = UVCC_NO_TENSOR};
+    return 0;
+}
+
+int uvcc_model_weights(const uvcc_model_config *c, uvcc_program *p, const char *prefix,
+                       uint32_t *tensors, char *message, size_t message_cap) {
+    const uvcci_message m = {message, message_cap};
+    uvcc_model_weight w;
+    if (c == NULL || p == NULL || tensors == NULL || !is_prefix(prefix))
+        return uvcci_fail(&m, UVCC_ERR_USAGE, "there is no program, prefix or place for tensors");
+    const int err = uvcc_model_check(c, message, message_cap);
+    if (err != 0)
+        return err;
+    for (uint32_t i = 0; uvcc_model_weight_at(c, i, &w) == 0; i++) {
+        char name[UVCCI_NAME_BYTES];
+        snprintf(name, sizeof name, "%s%s", prefix, w.name);
+        const int t = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = name,
+                                                                 .rows = w.rows,
+                                                                 .cols = w.cols,
+                                                                 .bits = w.bits,
+                                                                 .scale = w.scale,
+                                                                 .lifetime = UVCC_PERSIST,
+                                                                 .in_buffer_of = UVCC_NO_TENSOR});
+        if (t < 0)
+            return uvcci_fail(&m, t, "%s: %s", name, uvcc_error_text(t));
+        tensors[i] = (uint32_t)t;
+    }
+    return 0;
+}
+
+/* ---- what the caller brings ---- */
+
+static int check_tensor(const uvcc_program *p, uint32_t tensor, const char *name,
+                        const uvcc_tensor_desc *want, const uvcci_message *m) {
+    const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, tensor);
+    if (d == NULL)
+        return uvcci_fail(m, UVCC_ERR_USAGE, "%s: there is no such tensor", name);
+    if (d->rows != want->rows || d->cols != want->cols || d->scale != want->scale)
+        return uvcci_fail(m, UVCC_ERR_USAGE, "%s is %u x %u at scale %u, but must be %u x %u at %u",
+                          name, d->rows, d->cols, d->scale, want->rows, want->cols, want->scale);
+    if (d->bits > want->bits)
+        return uvcci_fail(m, UVCC_ERR_BOUND, "%s declares %u bits, more than %u", name, d->bits,
+                          want->bits);
+    return 0;
+}
+
+static int check_tensors(const uvcc_model_config *c, const uvcc_program *p, const uint32_t *weights,
+                         uint32_t x, uint32_t padding, const uvcci_message *m) {
+    uvcc_tensor_desc in, pad;
+    uvcc_model_weight w;
+    int err = uvcc_model_inputs(c, &in, &pad);
+    if (err == 0)
+        err = check_tensor(p, x, "x", &in, m);
+    if (err == 0 && (c->padding != 0) != (padding != UVCC_NO_TENSOR))
+        err = uvcci_fail(m, UVCC_ERR_USAGE, "padding: the model %s",
+                         c->padding != 0 ? "needs the tensor" : "has none");
+    if (err == 0 && c->padding != 0)
+        err = check_tensor(p, padding, "padding", &pad, m);
+    for (uint32_t i = 0; err == 0 && uvcc_model_weight_at(c, i, &w) == 0; i++) {
+        const uvcc_tensor_desc want = {
+            .rows = w.rows, .cols = w.cols, .bits = w.bits, .scale = w.scale};
+        err = check_tensor(p, weights[i], w.name, &want, m);
+    }
+    return err;
+}
+
+/* ---- the builder of a model ---- */
+
+/* Tiles of causal attention, as training has them: an eighth of the tokens, but 4 rows at least, at
+ * most 128 while there are no more than 64 tiles. Padding is a row of all columns: one tile. */
+static void cut_attention(const uvcc_model_config *c, uvcci_tf_numbers *n) {
+    uint32_t rows = (c->tokens + UVCCI_TF_TILES_WANTED - 1) / UVCCI_TF_TILES_WANTED;
+    const uint32_t fewest = (c->tokens + UVCCI_TF_TILES_MAX - 1) / UVCCI_TF_TILES_MAX;
+    if (rows > UVCCI_TF_TILE_ROWS_MAX)
+        rows = UVCCI_TF_TILE_ROWS_MAX;
+    if (rows < fewest)
+        rows = fewest;
+    if (rows < UVCCI_TF_TILE_ROWS_MIN)
+        rows = UVCCI_TF_TILE_ROWS_MIN;
+    if (rows > c->tokens || c->mask == UVCC_MODEL_MASK_NONE || c->padding)
+        rows = c->tokens;
+    n->tile_rows = rows;
+    n->tiles = (c->tokens + rows - 1) / rows;
+    assert(n->tiles >= 1 && n->tiles <= UVCCI_TF_TILES_MAX);
+}
+
+static uvcci_tf_numbers numbers_of(const uvcc_model_config *c) {
+    uvcci_tf_numbers n = {
+        .hidden = c->ff_width,
+        .head_dim = uvcci_model_head_size(c),
+        .sequences = c->sequences,
+        .rank_heads = c->heads,
+        .rank_hidden = c->ff_width,
+        .f = c->frac_bits,
+        .value = (uint8_t)uvcci_model_value_bits(c),
+        .inner = (uint8_t)uvcci_model_inner_bits(c),
+        .weight = (uint8_t)uvcci_model_weight_bits(c),
+    };
+    n.rank_dim = n.rank_heads * n.head_dim;
+    cut_attention(c, &n);
+    return n;
+}
+
+/* One worker, nothing kept for a backward pass; names, and ops' numbers, go on from those of e. */
+static uvcci_tf_builder builder_of(const uvcc_model_config *c, const uvcc_emit *e,
+                                   const uint32_t *weights) {
+    static const uint8_t truncations[] = {[UVCC_MODEL_FAST] = UVCC_TRUNC_STOCHASTIC,
+                                          [UVCC_MODEL_EXACT] = UVCC_TRUNC_EXACT,
+                                          [UVCC_MODEL_EXACT_DCF] = UVCC_TRUNC_EXACT_DCF};
+    uvcci_tf_builder b = {
+        .m = *c,
+        .how = {.truncation = truncations[c->mode],
+                .exact = c->mode != UVCC_MODEL_FAST,
+                .tensor_ranks = 1},
+        .given = weights,
+        .prefix = e->prefix,
+        .padding = UVCC_NO_TENSOR,
+        .n = numbers_of(c),
+        .p = e->program,
+        .al = e->alloc,
+        .phase = e->phase,
+        .truncation = truncations[c->mode],
+        .mb = e->mb,
+        .k = e->k,
+        .k_end = OPS_END,
+        .sequences = c->sequences,
+        .rows = c->sequences * c->tokens,
+        .own_rows = c->sequences * c->tokens,
+        .temporaries = e->temporaries,
+    };
+    if (b.m.mask == UVCC_MODEL_MASK_WINDOW) /* which has all tokens */
+        b.m.mask = UVCC_MODEL_MASK_CAUSAL;
+    snprintf(b.scope, sizeof b.scope, "%s", e->prefix);
+    return b;
+}
+
+/* Where there is no token, what takes a score below all others; else 0. Its bits are those of a
+ * score with it. */
+static void take_padding(uvcci_tf_builder *b, uint32_t padding) {
+    const bool causal = b->m.mask == UVCC_MODEL_MASK_CAUSAL;
+    const unsigned score = b->n.inner + causal; /* bits; they count twice: above, and below */
+    uint8_t bits;
+    if (padding == UVCC_NO_TENSOR)
+        return;
+    const uvcc_tensor_desc twice = {.bits = (uint8_t)(score + 1), .scale = b->n.f};
+    const int64_t far = uvcci_nonlinear_mask(&twice, &bits);
+    const unsigned room = uvcci_tf_log2((uint64_t)-far + (1ull << score));
+    b->padding = uvcci_tf_transient(b, "PAD", b->sequences, b->m.tokens, room, b->n.f);
+    uvcci_tf_scale(b, padding, b->padding, far, b->n.f);
+}
+
+static int end(uvcci_tf_builder *b, uvcc_emit *e, const uvcci_message *m) {
+    e->k = (uint16_t)(b->k < UINT16_MAX ? b->k : UINT16_MAX);
+    e->temporaries = b->temporaries;
+    if (b->err == 0)
+        return uvcci_fail(m, 0, "%s", "");
+    if (b->err == UVCC_ERR_LIMIT && b->k >= OPS_END)
+        return uvcci_fail(m, b->err, "layers: an entry has no numbers for so many ops");
+    return uvcci_fail(m, b->err, "%s%s%s", b->culprit, b->culprit[0] ? ": " : "",
+                      uvcc_error_text(b->err));
+}
+
+/* ---- the forward pass ---- */
+
+static uint32_t layer(uvcci_tf_builder *b, uint32_t number, uint32_t x) {
+    uvcci_tf_layer l = {.x = x};
+    char scope[sizeof b->scope];
+    snprintf(scope, sizeof scope, "%s", b->scope);
+    uvcci_tf_scope(b, scope, number);
+    const uint32_t y = uvcci_tf_layer_forward(b, &l, number, x);
+    snprintf(b->scope, sizeof b->scope, "%s", scope);
+    return y;
+}
+
+static uint32_t add_positions(uvcci_tf_builder *b, uint32_t x) {
+    const uint32_t p = uvcci_tf_weight_tensor(b, 0, UVCCI_TF_P);
+    if (p == UVCC_NO_TENSOR)
+        return x;
+    const uint32_t z = uvcci_tf_values(b, "XP", b->rows, b->m.width);
+    uvcci_tf_local(b, UVCC_OP_BIAS_ADD, x, p, z);
+    return z;
+}
+
+static int check_call(const uvcc_model_config *c, const uvcc_emit *e, const uint32_t *weights,
+                      const uint32_t *out, const uvcci_message *m) {
+    if (c == NULL || e == NULL || e->program == NULL || e->alloc == NULL || !is_prefix(e->prefix) ||
+        weights == NULL || out == NULL)
+        return uvcci_fail(m, UVCC_ERR_USAGE, "there is no program, prefix, allocator or weight");
+    return uvcc_model_check(c, m->text, m->cap);
+}
+
+int uvcc_model_emit(const uvcc_model_config *c, uvcc_emit *e, const uint32_t *weights, uint32_t x,
+                    uint32_t padding, uint32_t *out, char *message, size_t message_cap) {
+    static const char *const last[] = {"YF", "NF", "RF"};
+    const uvcci_message m = {message, message_cap};
+    int err = check_call(c, e, weights, out, &m);
+    if (err == 0)
+        err = check_tensors(c, e->program, weights, x, padding, &m);
+    if (err != 0)
+        return err;
+    uvcci_tf_builder b = builder_of(c, e, weights);
+    take_padding(&b, padding);
+    x = add_positions(&b, x);
+    for (uint32_t l = 0; l < c->layers && b.err == 0; l++)
+        x = layer(&b, l, x);
+    if (c->last_norm)
+        x = uvcci_tf_normalise(&b, last, x, 0, UVCCI_TF_GF, UVCCI_TF_CF).y;
+    *out = x;
+    return end(&b, e, &m);
+}
+
+int uvcc_model_emit_layer(const uvcc_model_config *c, uvcc_emit *e, uint32_t number,
+                          const uint32_t *weights, uint32_t x, uint32_t padding, uint32_t *out,
+                          char *message, size_t message_cap) {
+    const uvcci_message m = {message, message_cap};
+    int err = check_call(c, e, weights, out, &m);
+    if (err == 0 && number >= c->layers)
+        err = uvcci_fail(&m, UVCC_ERR_USAGE, "layer: there is no layer %u", number);
+    if (err == 0)
+        err = check_tensors(c, e->program, weights, x, padding, &m);
+    if (err != 0)
+        return err;
+    uvcci_tf_builder b = builder_of(c, e, weights);
+    char scope[sizeof b.scope];
+    snprintf(scope, sizeof scope, "%s", b.scope);
+    uvcci_tf_scope(&b, scope, number); /* the mask, too, is this layer's */
+    take_padding(&b, padding);
+    snprintf(b.scope, sizeof b.scope, "%s", scope);
+    *out = layer(&b, number, x);
+    return end(&b, e, &m);
+}

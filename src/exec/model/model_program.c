@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model_program.c - whole programs of models: the entry "forward", what it costs, and its plaintext
+ * twin. */
+#include "exec/program/program.h"
+
+#include <string.h>
+#include <uvcc/model.h>
+
+/* ---- programs ---- */
+
+/* What opens: y, in mode FAST truncated once more, exactly, for what was rounded stochastically
+ * would tell more than itself. */
+static int opened(const uvcc_model_config *c, uvcc_program *p, uint16_t k, uint32_t y) {
+    if (c->mode != UVCC_MODEL_FAST)
+        return (int)y;
+    uvcc_tensor_desc d = *uvcc_program_tensor_at(p, y);
+    d.name = "Y";
+    d.bits -= UVCC_MODEL_OPEN_SHIFT;
+    d.scale -= UVCC_MODEL_OPEN_SHIFT;
+    d.in_buffer_of = UVCC_NO_TENSOR;
+    const int out = uvcc_program_tensor(p, &d);
+    if (out < 0)
+        return out;
+    const uvcc_op_desc op = {.name = "Y",
+                             .opcode = UVCC_OP_TRUNCATE,
+                             .k = k,
+                             .in_count = 1,
+                             .in = {y},
+                             .out_count = 1,
+                             .out = {(uint32_t)out},
+                             .shift = UVCC_MODEL_OPEN_SHIFT,
+                             .truncation = UVCC_TRUNC_EXACT};
+    const int err = uvcc_program_op(p, &op);
+    return err < 0 ? err : out;
+}
+
+static int add_input(uvcc_program *p, const char *name, uvcc_tensor_desc d, uint32_t id,
+                     uint8_t owner) {
+    d.name = name;
+    const int t = uvcc_program_tensor(p, &d);
+    const int err = t < 0 ? t : uvcc_program_input(p, id, (uint32_t)t, owner);
+    return err < 0 ? err : t;
+}
+
+/* The entry "forward"; weights: room for their tensors. */
+static int add_forward(const uvcc_model_config *c, uvcc_program *p, uint8_t owner, uint8_t receiver,
+                       uint32_t *weights, const uvcc_allocator *al, const uvcci_message *m) {
+    uvcc_tensor_desc x, pad;
+    uvcc_emit e = {.program = p, .phase = UVCC_FWD, .prefix = "", .alloc = al};
+    uint32_t y = 0;
+    int padding = (int)UVCC_NO_TENSOR;
+    int err = uvcc_model_weights(c, p, "", weights, m->text, m->cap);
+    if (err < 0)
+        return err;
+    (void)uvcc_model_inputs(c, &x, &pad);
+    err = uvcc_program_entry(p, "forward");
+    const int in = err < 0 ? err : add_input(p, "X", x, UVCC_MODEL_IN_X, owner);
+    if (in >= 0 && c->padding)
+        padding = add_input(p, "PADDING", pad, UVCC_MODEL_IN_PADDING, owner);
+    if (in < 0 || (c->padding && padding < 0))
+        return uvcci_fail(m, in < 0 ? in : padding, "X or PADDING: %s",
+                          uvcc_error_text(in < 0 ? in : padding));
+    err = uvcc_model_emit(c, &e, weights, (uint32_t)in, (uint32_t)padding, &y, m->text, m->cap);
+    if (err < 0)
+        return err;
+    const int out = opened(c, p, e.k, y);
+    err = out < 0 ? out
+          : receiver == UVCC_TO_ALL
+              ? uvcc_program_output(p, UVCC_MODEL_OUT_Y, (uint32_t)out)
+              : uvcc_program_output_to(p, UVCC_MODEL_OUT_Y, (uint32_t)out, receiver);
+    return err < 0 ? uvcci_fail(m, err, "Y: %s", uvcc_error_text(err)) : 0;
+}
+
+int uvcc_model_program(uvcc_program **out, const uvcc_model_config *c, uint8_t owner,
+                       uint8_t receiver, const uvcc_allocator *al, char *message,
+                       size_t message_cap) {
+    const uvcci_message m = {message, message_cap};
+    uvcc_program *p = NULL;
+    if (out == NULL || al == NULL || al->alloc == NULL || al->free == NULL)
+        return uvcci_fail(&m, UVCC_ERR_USAGE, "there is no place for the program");
+    if (owner >= UVCC_PARTIES || (receiver >= UVCC_PARTIES && receiver != UVCC_TO_ALL))
+        return uvcci_fail(&m, UVCC_ERR_USAGE, "owner or receiver is no party");
+    int err = uvcc_model_check(c, message, message_cap);
+    if (err != 0)
+        return err;
+    const size_t bytes = uvcc_model_weight_count(c) * sizeof(uint32_t);
+    uint32_t *weights = al->alloc(al->user, bytes, UVCC_MEM_STATE);
+    err = weights == NULL ? UVCC_ERR_NOMEM : uvcc_program_new(&p, al);
+    if (err != 0)
+        (void)uvcci_fail(&m, err, "out of memory");
+    if (err == 0)
+        err = add_forward(c, p, owner, receiver, weights, al, &m);
+    if (err == 0)
+        err = uvcc_program_finish(p, message, message_cap);
+    if (weights != NULL)
+        al->free(al->user, weights, bytes, UVCC_MEM_STATE);
+    if (err == 0)
+        *out = p;
+    else
+        uvcc_program_free(p);
+    return err;
+}
+
+/* ---- costs ---- */
+
+static int add_up(const uvcc_program *p, uvcc_model_costs *sum) {
+    int err = uvcc_program_rounds(p, 0, NULL, &sum->rounds);
+    if (err == 0)
+        err = uvcc_program_memory(p, 0, &sum->transient_bytes);
+    for (uint32_t i = 0; i < uvcc_program_op_count(p, 0) && err == 0; i++) {
+        uvcc_op_cost one;
+        err = uvcc_program_cost(p, 0, i, &one);
+        if (err != 0)
+            break;
+        sum->online_bytes += one.online_bytes;
+        sum->key_bytes += one.preprocessing_bytes;
+    }
+    return err;
+}
+
+int uvcc_model_cost(const uvcc_model_config *c, const uvcc_allocator *al, uvcc_model_costs *out,
+                    char *message, size_t message_cap) {
+    const uvcci_message m = {message, message_cap};
+    uvcc_program *p;
+    if (out == NULL)
+        return uvcci_fail(&m, UVCC_ERR_USAGE, "there is no place for the costs");
+    int err = uvcc_model_program(&p, c, 0, UVCC_TO_ALL, al, message, message_cap);
+    if (err != 0)
+        return err;
+    uvcc_model_costs sum = {.weight_bytes = uvcc_model_parameters(c) * 2 * sizeof(uint64_t)};
+    err = add_up(p, &sum);
+    uvcc_program_free(p);
+    if (err != 0)
+        return uvcci_fail(&m, err, "%s", uvcc_error_text(err));
+    *out = sum;
+    return 0;
+}
+
+/* ---- the plaintext twin ---- */
+
+static int set_named(uvcc_reference *r, const uvcc_program *p, const char *name, const int64_t *v,
+                     const uvcci_message *m) {
+    const int t = uvcc_program_find(p, name);
+    const int err = t < 0 ? t : uvcc_reference_set(r, (uint32_t)t, v);
+    return err == 0 ? 0 : uvcci_fail(m, err, "%s: %s", name, uvcc_error_text(err));
+}
+
+static int run_reference(const uvcc_model_config *c, uvcc_reference *r, const uvcc_program *p,
+                         const int64_t *weights, const int64_t *x, const int64_t *padding,
+                         int64_t *y, const uvcci_message *m) {
+    uvcc_model_weight w;
+    int err = set_named(r, p, "X", x, m);
+    if (err == 0 && c->padding)
+        err = set_named(r, p, "PADDING", padding, m);
+    for (uint32_t i = 0; err == 0 && uvcc_model_weight_at(c, i, &w) == 0; i++) {
+        err = set_named(r, p, w.name, weights, m);
+        weights += (size_t)w.rows * w.cols;
+    }
+    if (err == 0)
+        err = uvcc_reference_step(r, 0, m->text, m->cap);
+    if (err != 0)
+        return err;
+    const uvcc_io_desc *io = uvcc_program_output_at(p, 0, 0);
+    const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, io->tensor);
+    memcpy(y, uvcc_reference_get(r, io->tensor), (size_t)d->rows * d->cols * sizeof *y);
+    return 0;
+}
+
+int uvcc_model_reference(const uvcc_model_config *c, const uvcc_allocator *al,
+                         const int64_t *weights, const int64_t *x, const int64_t *padding,
+                         int64_t *y, char *message, size_t message_cap) {
+    const uvcci_message m = {message, message_cap};
+    uvcc_program *p;
+    uvcc_reference *r;
+    if (c == NULL || weights == NULL || x == NULL || y == NULL ||
+        (padding != NULL) != (c->padding != 0))
+        return uvcci_fail(&m, UVCC_ERR_USAGE, "a value is missing, or padding that nobody reads");
+    int err = uvcc_model_program(&p, c, 0, UVCC_TO_ALL, al, message, message_cap);
+    if (err != 0)
+        return err;
+    err = uvcc_reference_new(&r, p, al);
+    if (err == 0) {
+        err = run_reference(c, r, p, weights, x, padding, y, &m);
+        uvcc_reference_free(r);
+    } else {
+        (void)uvcci_fail(&m, err, "out of memory");
+    }
+    uvcc_program_free(p);
+    return err;
+}

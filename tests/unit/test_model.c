@@ -1,0 +1,788 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_model.c - models by description: what three sessions open is the plaintext twin's to the bit
+ * in the exact modes and near it in the fast one; the twin is near the same model in double
+ * precision, which is written here for itself; costs are what a run counts; what is refused, is
+ * refused by name. */
+#include "triangle.h"
+
+#include <math.h>
+#include <uvcc/model.h>
+
+enum { SEED = 21, SEQUENCES_MAX = 2 };
+
+/* ---- descriptions ---- */
+
+/* A BERT layer of no powers of two, whose last tokens are none. */
+static uvcc_model_config bert(void) {
+    uvcc_model_config c;
+    assert_int_equal(uvcc_model_default(&c, sizeof c), 0);
+    c.width = 24;
+    c.heads = 3;
+    c.ff_width = 40;
+    c.tokens = 7;
+    c.padding = 1;
+    c.epsilon = 1e-5;
+    c.mode = UVCC_MODEL_EXACT;
+    return c;
+}
+
+/* Two layers of GPT-2, in three tiles of which the last has fewer rows. */
+static uvcc_model_config gpt2(void) {
+    uvcc_model_config c = bert();
+    c.layers = 2;
+    c.order = UVCC_MODEL_PRE_NORM;
+    c.last_norm = 1;
+    c.activation = UVCC_NL_GELU_TANH;
+    c.mask = UVCC_MODEL_MASK_CAUSAL;
+    c.padding = 0;
+    c.positions = UVCC_MODEL_POSITIONS_LEARNED;
+    c.tokens = 10;
+    return c;
+}
+
+/* What of Llama is there: all but its positions. */
+static uvcc_model_config llama(void) {
+    uvcc_model_config c = gpt2();
+    c.layers = 1;
+    c.heads = 4;
+    c.kv_heads = 2;
+    c.head_size = 5;
+    c.norm = UVCC_MODEL_RMS_NORM;
+    c.ff = UVCC_MODEL_FF_GATED;
+    c.activation = UVCC_NL_SILU;
+    c.biases = 0;
+    c.positions = UVCC_MODEL_POSITIONS_NONE;
+    return c;
+}
+
+/* ---- values ---- */
+
+static double draw(uint64_t *state) {
+    *state = *state * 6364136223846793005ull + 1442695040888963407ull;
+    return (double)(*state >> 11) * 0x1p-52 - 1; /* -1 to 1 */
+}
+
+typedef struct values {
+    uvcc_model_config c;
+    size_t count;                      /* of x and y */
+    int64_t *weights, *x, *y, pad[64]; /* y: the twin's */
+} values;
+
+static int64_t fixed(const uvcc_model_config *c, double v) {
+    return (int64_t)floor(ldexp(v, c->frac_bits) + 0.5);
+}
+
+/* Tokens that are none: the last ones, fewer in later sequences. */
+static void draw_padding(values *v) {
+    const uvcc_model_config *c = &v->c;
+    assert_true(c->sequences * c->tokens <= sizeof v->pad / sizeof v->pad[0]);
+    for (uint32_t s = 0; s < c->sequences; s++)
+        for (uint32_t t = 0; t < c->tokens; t++)
+            v->pad[s * c->tokens + t] = t + 2 >= c->tokens + s;
+}
+
+static void draw_values(values *v, const uvcc_model_config *c) {
+    uvcc_model_weight w;
+    uint64_t state = SEED;
+    *v = (values){.c = *c, .count = (size_t)c->sequences * c->tokens * c->width};
+    v->weights = calloc(uvcc_model_parameters(c), sizeof *v->weights);
+    v->x = calloc(v->count, sizeof *v->x);
+    v->y = calloc(v->count, sizeof *v->y);
+    int64_t *at = v->weights;
+    for (uint32_t i = 0; uvcc_model_weight_at(c, i, &w) == 0; i++)
+        for (size_t e = 0; e < (size_t)w.rows * w.cols; e++) {
+            const bool matrix = w.kind == UVCC_MODEL_WEIGHT_MATRIX;
+            const double spread = matrix ? 2 / sqrt(w.rows) : 0.5;
+            *at++ = fixed(c, spread * draw(&state) + (w.kind == UVCC_MODEL_WEIGHT_GAIN));
+        }
+    for (size_t e = 0; e < v->count; e++)
+        v->x[e] = fixed(c, 3 * draw(&state));
+    draw_padding(v);
+}
+
+static const int64_t *padding_of(const values *v) {
+    return v->c.padding ? v->pad : NULL;
+}
+
+static void free_values(values *v) {
+    free(v->weights);
+    free(v->x);
+    free(v->y);
+}
+
+static void make_twin(values *v) {
+    const uvcc_allocator al = uvcc_host_allocator();
+    char why[256] = "";
+    if (uvcc_model_reference(&v->c, &al, v->weights, v->x, padding_of(v), v->y, why, sizeof why))
+        fail_msg("%s", why);
+}
+
+/* ---- the model in double precision ---- */
+
+typedef struct real {
+    const values *v;
+    size_t rows;
+    char scope[16];
+} real;
+
+static double *room(size_t n) {
+    double *p = calloc(n, sizeof *p);
+    assert_non_null(p);
+    return p;
+}
+
+/* Values of a weight, or NULL. */
+static const int64_t *weight(const real *r, const char *name, uvcc_model_weight *w) {
+    char full[32];
+    const int64_t *at = r->v->weights;
+    snprintf(full, sizeof full, "%s%s", r->scope, name);
+    for (uint32_t i = 0; uvcc_model_weight_at(&r->v->c, i, w) == 0; i++) {
+        if (strcmp(w->name, full) == 0)
+            return at;
+        at += (size_t)w->rows * w->cols;
+    }
+    return NULL;
+}
+
+static double value(const real *r, int64_t v) {
+    return ldexp((double)v, -r->v->c.frac_bits);
+}
+
+/* x W + B; x is freed if `last`. */
+static double *linear(const real *r, double *x, const char *name, const char *bias, bool last) {
+    uvcc_model_weight w, b;
+    const int64_t *m = weight(r, name, &w), *add = weight(r, bias, &b);
+    double *z = room(r->rows * w.cols);
+    assert_non_null(m);
+    for (size_t i = 0; i < r->rows; i++)
+        for (size_t j = 0; j < w.cols; j++) {
+            double sum = add != NULL ? value(r, add[j]) : 0;
+            for (size_t k = 0; k < w.rows; k++)
+                sum += x[i * w.rows + k] * value(r, m[k * w.cols + j]);
+            z[i * w.cols + j] = sum;
+        }
+    if (last)
+        free(x);
+    return z;
+}
+
+static double *norm(const real *r, const double *x, const char *gain, const char *shift) {
+    const uvcc_model_config *c = &r->v->c;
+    uvcc_model_weight w;
+    const int64_t *g = weight(r, gain, &w), *s = weight(r, shift, &w);
+    double *z = room(r->rows * c->width);
+    for (size_t i = 0; i < r->rows; i++) {
+        const double *row = x + i * c->width;
+        double mean = 0, square = 0;
+        for (size_t j = 0; j < c->width && c->norm == UVCC_MODEL_LAYER_NORM; j++)
+            mean += row[j] / c->width;
+        for (size_t j = 0; j < c->width; j++)
+            square += (row[j] - mean) * (row[j] - mean) / c->width;
+        for (size_t j = 0; j < c->width; j++)
+            z[i * c->width + j] = (row[j] - mean) / sqrt(square + c->epsilon) * value(r, g[j]) +
+                                  (s != NULL ? value(r, s[j]) : 0);
+    }
+    return z;
+}
+
+static double activate(uint8_t what, double x) {
+    switch (what) {
+    case UVCC_NL_GELU:
+        return x * (1 + erf(x / sqrt(2))) / 2;
+    case UVCC_NL_GELU_TANH:
+        return x * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x))) / 2;
+    case UVCC_NL_SILU:
+        return x / (1 + exp(-x));
+    default:
+        return x > 0 ? x : 0;
+    }
+}
+
+static bool sees(const values *v, size_t s, size_t i, size_t j) {
+    const uvcc_model_config *c = &v->c;
+    return !(c->mask != UVCC_MODEL_MASK_NONE && j > i) &&
+           !(c->padding && v->pad[s * c->tokens + j] != 0);
+}
+
+/* One head of one sequence: rows of q, k, v begin at these, o at out. */
+static void head(const real *r, size_t s, const double *q, const double *k, const double *v,
+                 size_t wide, size_t narrow, double *out) {
+    const uvcc_model_config *c = &r->v->c;
+    const size_t size = c->head_size != 0 ? c->head_size : c->width / c->heads;
+    for (size_t i = 0; i < c->tokens; i++) {
+        double p[64], sum = 0;
+        for (size_t j = 0; j < c->tokens; j++) {
+            double score = 0;
+            for (size_t e = 0; e < size; e++)
+                score += q[i * wide + e] * k[j * narrow + e] / sqrt((double)size);
+            p[j] = sees(r->v, s, i, j) ? exp(score) : 0;
+            sum += p[j];
+        }
+        for (size_t e = 0; e < size; e++)
+            for (size_t j = 0; j < c->tokens; j++)
+                out[i * wide + e] += p[j] / sum * v[j * narrow + e];
+    }
+}
+
+/* x + attention(z); z is freed. */
+static double *attention(const real *r, const double *x, double *z) {
+    const uvcc_model_config *c = &r->v->c;
+    const size_t size = c->head_size != 0 ? c->head_size : c->width / c->heads;
+    const size_t groups = c->kv_heads != 0 ? c->heads / c->kv_heads : 1;
+    const size_t wide = c->heads * size, narrow = wide / groups;
+    double *q = linear(r, z, "WQ", "BQ", false), *k = linear(r, z, "WK", "BK", false);
+    double *v = linear(r, z, "WV", "BV", true), *o = room(r->rows * wide);
+    for (size_t s = 0; s < c->sequences; s++)
+        for (size_t h = 0; h < c->heads; h++) {
+            const size_t row = s * c->tokens, at = h / groups * size;
+            head(r, s, q + row * wide + h * size, k + row * narrow + at, v + row * narrow + at,
+                 wide, narrow, o + row * wide + h * size);
+        }
+    free(q);
+    free(k);
+    free(v);
+    double *y = linear(r, o, "WO", "BO", true);
+    for (size_t i = 0; i < r->rows * c->width; i++)
+        y[i] += x[i];
+    return y;
+}
+
+/* x + ff(z); z is freed. */
+static double *feed_forward(const real *r, const double *x, double *z) {
+    const uvcc_model_config *c = &r->v->c;
+    double *up = c->ff == UVCC_MODEL_FF_GATED ? linear(r, z, "WU", "none", false) : NULL;
+    double *h = linear(r, z, "W1", "B1", true);
+    for (size_t i = 0; i < r->rows * c->ff_width; i++)
+        h[i] = activate(c->activation, h[i]) * (up != NULL ? up[i] : 1);
+    free(up);
+    double *y = linear(r, h, "W2", "B2", true);
+    for (size_t i = 0; i < r->rows * c->width; i++)
+        y[i] += x[i];
+    return y;
+}
+
+static double *real_layer(const real *r, double *x) {
+    const bool post = r->v->c.order == UVCC_MODEL_POST_NORM;
+    double *copy = room(r->rows * r->v->c.width);
+    memcpy(copy, x, r->rows * r->v->c.width * sizeof *x);
+    double *before = post ? copy : norm(r, x, "G1", "C1");
+    if (!post)
+        free(copy);
+    double *y = attention(r, x, before);
+    free(x);
+    if (!post) {
+        double *z = feed_forward(r, y, norm(r, y, "G2", "C2"));
+        free(y);
+        return z;
+    }
+    double *first = norm(r, y, "G1", "C1");
+    memcpy(y, first, r->rows * r->v->c.width * sizeof *y);
+    double *sum = feed_forward(r, y, first), *z = norm(r, sum, "G2", "C2");
+    free(y);
+    free(sum);
+    return z;
+}
+
+static double *real_model(const values *v) {
+    const uvcc_model_config *c = &v->c;
+    real r = {.v = v, .rows = (size_t)c->sequences * c->tokens};
+    uvcc_model_weight w;
+    double *x = room(v->count);
+    const int64_t *p = weight(&r, "P", &w);
+    for (size_t i = 0; i < v->count; i++)
+        x[i] = value(&r, v->x[i] + (p != NULL ? p[i % (c->tokens * c->width)] : 0));
+    for (uint32_t l = 0; l < c->layers; l++) {
+        snprintf(r.scope, sizeof r.scope, "L%u.", l);
+        x = real_layer(&r, x);
+    }
+    if (!c->last_norm)
+        return x;
+    r.scope[0] = 0;
+    double *z = norm(&r, x, "GF", "CF");
+    free(x);
+    return z;
+}
+
+/* The greatest distance of y, at `scale`, from the model in double precision, over tokens that are
+ * some. */
+static double distance(const values *v, const int64_t *y, unsigned scale) {
+    double *z = real_model(v), most = 0;
+    for (size_t i = 0; i < v->count; i++)
+        if (!v->c.padding || v->pad[i / v->c.width] == 0)
+            most = fmax(most, fabs(ldexp((double)y[i], -(int)scale) - z[i]));
+    free(z);
+    return most;
+}
+
+/* ---- sessions ---- */
+
+static uvcc_program *program_of(const uvcc_model_config *c, uint8_t receiver) {
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_program *p;
+    char why[256] = "";
+    if (uvcc_model_program(&p, c, 1, receiver, &al, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    return p;
+}
+
+static void set_weights(triangle *t, const values *v, const uvcc_program *p) {
+    uvcc_model_weight w;
+    const int64_t *at = v->weights;
+    for (uint32_t i = 0; uvcc_model_weight_at(&v->c, i, &w) == 0; i++) {
+        triangle_set_public(t, (uint32_t)uvcc_program_find(p, w.name), at);
+        at += (size_t)w.rows * w.cols;
+    }
+}
+
+/* One run of `p`, a program of the model; *t is to be closed and freed. */
+static void run_program(triangle *t, const values *v, const uvcc_program *p) {
+    triangle_open(t, p, &(triangle_options){.seed = SEED});
+    triangle_ready(t);
+    set_weights(t, v, p);
+    triangle_agree(t, 0, 0);
+    triangle_input(t, 1, 0, UVCC_MODEL_IN_X, v->x);
+    if (v->c.padding)
+        triangle_input(t, 1, 0, UVCC_MODEL_IN_PADDING, v->pad);
+    triangle_finish(t, 1);
+}
+
+/* Bytes and rounds of the run are those that the description said. */
+static void check_cost(triangle *t, const uvcc_model_config *c) {
+    enum { HEADERS = 160 };
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_model_costs cost;
+    uint64_t online = 0, keys = 0, messages = 0;
+    char why[256];
+    assert_int_equal(uvcc_model_cost(c, &al, &cost, why, sizeof why), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        uvcc_session_stats st;
+        uvcc_session_get_stats(t->s[i], &st);
+        assert_int_equal(st.rounds, cost.rounds);
+        assert_true(st.transient_peak_bytes <= cost.transient_bytes);
+        online += st.bytes_online;
+        keys += st.bytes_preprocessing;
+        messages += st.messages;
+    }
+    assert_true(online >= cost.online_bytes && keys >= cost.key_bytes);
+    if ((double)(online + keys) >
+        1.1 * (double)(cost.online_bytes + cost.key_bytes) + (double)messages * HEADERS)
+        fail_msg("%llu + %llu bytes, by the formula %llu + %llu", (unsigned long long)online,
+                 (unsigned long long)keys, (unsigned long long)cost.online_bytes,
+                 (unsigned long long)cost.key_bytes);
+}
+
+/* Opens what the twin says, and the twin is within `bound` of double precision. */
+static void exact_run(const uvcc_model_config *c, double bound) {
+    values v;
+    triangle t;
+    uvcc_program *p = program_of(c, UVCC_TO_ALL);
+    draw_values(&v, c);
+    make_twin(&v);
+    run_program(&t, &v, p);
+    for (unsigned i = 0; i < 3; i++)
+        assert_memory_equal(uvcc_session_output(t.s[i], 0, UVCC_MODEL_OUT_Y), v.y,
+                            v.count * sizeof *v.y);
+    check_cost(&t, c);
+    const double off = distance(&v, v.y, c->frac_bits);
+    print_message("off by %.2g\n", off);
+    assert_true(off > 0 && off < bound);
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
+    free_values(&v);
+}
+
+static void test_bert(void **state) {
+    (void)state;
+    uvcc_model_config c = bert();
+    exact_run(&c, 0.01);
+    c.mode = UVCC_MODEL_EXACT_DCF;
+    c.sequences = 2;
+    c.layers = 2;
+    exact_run(&c, 0.02);
+    c.padding = 0;
+    c.inner_bits = 4;
+    c.activation = UVCC_NL_RELU;
+    exact_run(&c, 0.02);
+    c = bert();
+    c.width = 144; /* whose squares need more bits than the short way of the norms has */
+    c.tokens = 3;
+    exact_run(&c, 0.02);
+}
+
+static void test_others(void **state) {
+    (void)state;
+    uvcc_model_config c = gpt2();
+    exact_run(&c, 0.02);
+    c.layers = 1;
+    c.padding = 1; /* beside the causal mask */
+    c.sequences = 2;
+    exact_run(&c, 0.02);
+    c = llama();
+    exact_run(&c, 0.02);
+    c.mask = UVCC_MODEL_MASK_WINDOW;
+    c.window = c.tokens; /* as good as causal */
+    exact_run(&c, 0.02);
+    c.frac_bits = 12;
+    exact_run(&c, 0.2);
+}
+
+/* Opens to party 2 alone, near the twin and double precision. */
+static void fast_run(const uvcc_model_config *c, double bound) {
+    values v;
+    triangle t;
+    uvcc_program *p = program_of(c, 2);
+    draw_values(&v, c);
+    make_twin(&v);
+    run_program(&t, &v, p);
+    assert_null(uvcc_session_output(t.s[0], 0, UVCC_MODEL_OUT_Y));
+    assert_null(uvcc_session_output(t.s[1], 0, UVCC_MODEL_OUT_Y));
+    const int64_t *y = uvcc_session_output(t.s[2], 0, UVCC_MODEL_OUT_Y);
+    assert_non_null(y);
+    const unsigned scale = c->frac_bits - UVCC_MODEL_OPEN_SHIFT;
+    const double off = distance(&v, y, scale), twin = distance(&v, v.y, scale);
+    print_message("off by %.2g, its twin by %.2g\n", off, twin);
+    assert_true(off < bound && twin < bound);
+    check_cost(&t, c);
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
+    free_values(&v);
+}
+
+static void test_fast(void **state) {
+    (void)state;
+    uvcc_model_config c = bert();
+    c.mode = UVCC_MODEL_FAST;
+    fast_run(&c, 0.01);
+    c.sequences = 2;
+    c.layers = 3;
+    fast_run(&c, 0.03);
+    c = gpt2();
+    c.mode = UVCC_MODEL_FAST;
+    fast_run(&c, 0.02);
+}
+
+/* ---- the list of weights ---- */
+
+static void test_weights(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        uint32_t rows, cols;
+        uint8_t kind;
+    } all[] = {
+        {"P", 10, 24, UVCC_MODEL_WEIGHT_TABLE},      {"L0.G1", 1, 24, UVCC_MODEL_WEIGHT_GAIN},
+        {"L0.C1", 1, 24, UVCC_MODEL_WEIGHT_SHIFT},   {"L0.WQ", 24, 20, UVCC_MODEL_WEIGHT_MATRIX},
+        {"L0.BQ", 1, 20, UVCC_MODEL_WEIGHT_BIAS},    {"L0.WK", 24, 10, UVCC_MODEL_WEIGHT_MATRIX},
+        {"L0.BK", 1, 10, UVCC_MODEL_WEIGHT_BIAS},    {"L0.WV", 24, 10, UVCC_MODEL_WEIGHT_MATRIX},
+        {"L0.BV", 1, 10, UVCC_MODEL_WEIGHT_BIAS},    {"L0.WO", 20, 24, UVCC_MODEL_WEIGHT_MATRIX},
+        {"L0.BO", 1, 24, UVCC_MODEL_WEIGHT_BIAS},    {"L0.G2", 1, 24, UVCC_MODEL_WEIGHT_GAIN},
+        {"L0.C2", 1, 24, UVCC_MODEL_WEIGHT_SHIFT},   {"L0.W1", 24, 40, UVCC_MODEL_WEIGHT_MATRIX},
+        {"L0.B1", 1, 40, UVCC_MODEL_WEIGHT_BIAS},    {"L0.WU", 24, 40, UVCC_MODEL_WEIGHT_MATRIX},
+        {"L0.W2", 40, 24, UVCC_MODEL_WEIGHT_MATRIX}, {"L0.B2", 1, 24, UVCC_MODEL_WEIGHT_BIAS},
+        {"GF", 1, 24, UVCC_MODEL_WEIGHT_GAIN},       {"CF", 1, 24, UVCC_MODEL_WEIGHT_SHIFT},
+    };
+    enum { COUNT = sizeof all / sizeof all[0] };
+    uvcc_model_config c = gpt2();
+    c.layers = 1;
+    c.heads = 4;
+    c.kv_heads = 2;
+    c.head_size = 5;
+    c.ff = UVCC_MODEL_FF_GATED;
+    uvcc_model_weight w;
+    uint64_t sum = 0;
+    assert_int_equal(uvcc_model_weight_count(&c), COUNT);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        assert_int_equal(uvcc_model_weight_at(&c, i, &w), 0);
+        assert_string_equal(w.name, all[i].name);
+        assert_int_equal(w.rows, all[i].rows);
+        assert_int_equal(w.cols, all[i].cols);
+        assert_int_equal(w.kind, all[i].kind);
+        assert_int_equal(w.bits, 20);
+        assert_int_equal(w.scale, 16);
+        assert_int_equal(w.layer, all[i].name[0] == 'L' ? 0 : UVCC_MODEL_NO_LAYER);
+        sum += (uint64_t)w.rows * w.cols;
+    }
+    assert_int_equal(uvcc_model_weight_at(&c, COUNT, &w), UVCC_ERR_NOT_FOUND);
+    assert_int_equal(uvcc_model_parameters(&c), sum);
+    c.norm = UVCC_MODEL_RMS_NORM; /* no shifts */
+    c.biases = 0;
+    assert_int_equal(uvcc_model_weight_count(&c), COUNT - 3 - 6);
+}
+
+/* ---- models in programs of the caller's ---- */
+
+/* Two layers one by one, and the same model whole, side by side in one program. */
+static void test_parts(void **state) {
+    (void)state;
+    static const char longest[] = "twenty.bytes.prefix.";
+    uvcc_model_config c = bert();
+    c.layers = 2;
+    values v;
+    triangle t;
+    uvcc_program *p;
+    uvcc_allocator al = uvcc_host_allocator();
+    uvcc_tensor_desc x, pad;
+    uint32_t weights[2][64], y[2], in, padding;
+    char why[256] = "";
+    draw_values(&v, &c);
+    make_twin(&v);
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    assert_int_equal(uvcc_model_inputs(&c, &x, &pad), 0);
+    x.name = "X";
+    pad.name = "PADDING";
+    in = (uint32_t)uvcc_program_tensor(p, &x);
+    padding = (uint32_t)uvcc_program_tensor(p, &pad);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(
+            uvcc_model_weights(&c, p, i == 0 ? "" : longest, weights[i], why, sizeof why), 0);
+    assert_int_equal(uvcc_program_entry(p, "both"), 0);
+    assert_int_equal(uvcc_program_input(p, UVCC_MODEL_IN_X, in, 1), 0);
+    assert_int_equal(uvcc_program_input(p, UVCC_MODEL_IN_PADDING, padding, 1), 1);
+    uvcc_emit e = {.program = p, .prefix = longest, .k = 300, .alloc = &al};
+    assert_int_equal(uvcc_model_emit(&c, &e, weights[1], in, padding, &y[0], why, sizeof why), 0);
+    e.prefix = "";
+    y[1] = in;
+    for (uint32_t l = 0; l < c.layers; l++)
+        if (uvcc_model_emit_layer(&c, &e, l, weights[0], y[1], padding, &y[1], why, sizeof why))
+            fail_msg("%s", why);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(uvcc_program_output(p, i, y[i]), i);
+    if (uvcc_program_finish(p, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    triangle_open(&t, p, &(triangle_options){.seed = SEED});
+    triangle_ready(&t);
+    const int64_t *at = v.weights;
+    for (uint32_t i = 0; i < uvcc_model_weight_count(&c); i++) {
+        const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, weights[0][i]);
+        triangle_set_public(&t, weights[0][i], at);
+        triangle_set_public(&t, weights[1][i], at);
+        at += (size_t)d->rows * d->cols;
+    }
+    triangle_agree(&t, 0, 0);
+    triangle_input(&t, 1, 0, UVCC_MODEL_IN_X, v.x);
+    triangle_input(&t, 1, 0, UVCC_MODEL_IN_PADDING, v.pad);
+    triangle_finish(&t, 1);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_memory_equal(uvcc_session_output(t.s[0], 0, i), v.y, v.count * sizeof *v.y);
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
+    free_values(&v);
+}
+
+/* ---- what is refused ---- */
+
+typedef void change(uvcc_model_config *c);
+
+#define CHANGE(name, ...)                                                                          \
+    static void name(uvcc_model_config *c) {                                                       \
+        __VA_ARGS__;                                                                               \
+    }
+CHANGE(no_layers, c->layers = 0)
+CHANGE(many_layers, c->layers = 201)
+CHANGE(no_width, c->width = 0)
+CHANGE(no_units, c->ff_width = 0)
+CHANGE(some_ff, c->ff = 2)
+CHANGE(some_activation, c->activation = UVCC_NL_TANH)
+CHANGE(some_norm, c->norm = 2)
+CHANGE(some_order, c->order = 2)
+CHANGE(some_last, c->last_norm = 2)
+CHANGE(some_biases, c->biases = 2)
+CHANGE(negative_epsilon, c->epsilon = -1)
+CHANGE(nan_epsilon, c->epsilon = NAN)
+CHANGE(no_heads, c->heads = 0)
+CHANGE(five_heads, c->heads = 5)
+CHANGE(wide_heads, c->head_size = 1u << 16)
+CHANGE(uneven_heads, c->kv_heads = 2)
+CHANGE(some_mask, c->mask = 3)
+CHANGE(window_of_none, c->mask = UVCC_MODEL_MASK_WINDOW)
+CHANGE(window_unasked, c->window = 3)
+CHANGE(short_window, c->mask = UVCC_MODEL_MASK_WINDOW; c->window = 6)
+CHANGE(some_padding, c->padding = 2)
+CHANGE(some_positions, c->positions = 3)
+CHANGE(rotary, c->positions = UVCC_MODEL_POSITIONS_ROTARY)
+CHANGE(vocabulary, c->vocabulary = 30522)
+CHANGE(some_head, c->head = 3)
+CHANGE(own_head, c->head = UVCC_MODEL_HEAD_OWN)
+CHANGE(tied_head, c->head = UVCC_MODEL_HEAD_TIED)
+CHANGE(no_sequences, c->sequences = 0)
+CHANGE(no_tokens, c->tokens = 0)
+CHANGE(many_tokens, c->tokens = 65537)
+CHANGE(many_rows, c->tokens = 65536; c->sequences = 65536)
+CHANGE(coarse, c->frac_bits = 11)
+CHANGE(fine, c->frac_bits = 21)
+CHANGE(wide_values, c->value_bits = 13)
+CHANGE(wide_inner, c->inner_bits = 8)
+CHANGE(wide_weights, c->weight_bits = 17)
+CHANGE(some_mode, c->mode = 3)
+CHANGE(some_weights, c->weights = 2)
+CHANGE(public_weights, c->weights = UVCC_MODEL_PUBLIC_WEIGHTS)
+CHANGE(products, c->weight_bits = 16; c->value_bits = 12)
+CHANGE(squares, c->frac_bits = 20; c->value_bits = 8)
+CHANGE(older, c->size--)
+
+static void test_refused(void **state) {
+    (void)state;
+    static const struct {
+        change *how;
+        int error;
+        const char *message;
+    } all[] = {
+        {no_layers, UVCC_ERR_CONFIG, "layers must be 1 to 200"},
+        {many_layers, UVCC_ERR_CONFIG, "layers must be 1 to 200"},
+        {no_width, UVCC_ERR_CONFIG, "width must be 1 to 65536"},
+        {no_units, UVCC_ERR_CONFIG, "ff_width must be 1 to 2^20"},
+        {some_ff, UVCC_ERR_CONFIG, "ff is unknown"},
+        {some_activation, UVCC_ERR_CONFIG, "activation must be GELU, GELU_TANH, RELU or SILU"},
+        {some_norm, UVCC_ERR_CONFIG, "norm is unknown"},
+        {some_order, UVCC_ERR_CONFIG, "order is unknown"},
+        {some_last, UVCC_ERR_CONFIG, "last_norm must be 0 or 1"},
+        {some_biases, UVCC_ERR_CONFIG, "biases must be 0 or 1"},
+        {negative_epsilon, UVCC_ERR_CONFIG, "epsilon must be 0 to 1"},
+        {nan_epsilon, UVCC_ERR_CONFIG, "epsilon must be 0 to 1"},
+        {no_heads, UVCC_ERR_CONFIG, "heads must be 1 to 65535"},
+        {five_heads, UVCC_ERR_CONFIG, "heads must divide width, or head_size be given"},
+        {wide_heads, UVCC_ERR_CONFIG, "head_size must be at most 65536, times heads too"},
+        {uneven_heads, UVCC_ERR_CONFIG, "kv_heads must divide heads"},
+        {some_mask, UVCC_ERR_CONFIG, "mask is unknown"},
+        {window_of_none, UVCC_ERR_CONFIG,
+         "window is of the mask WINDOW, which needs one of 1 or more"},
+        {window_unasked, UVCC_ERR_CONFIG,
+         "window is of the mask WINDOW, which needs one of 1 or more"},
+        {short_window, UVCC_ERR_CONFIG,
+         "window must have all tokens: shorter ones are not there yet"},
+        {some_padding, UVCC_ERR_CONFIG, "padding must be 0 or 1"},
+        {some_positions, UVCC_ERR_CONFIG, "positions is unknown"},
+        {rotary, UVCC_ERR_CONFIG,
+         "positions must be none or learned: rotary ones are not there yet"},
+        {vocabulary, UVCC_ERR_CONFIG, "vocabulary must be 0: embeddings are not there yet"},
+        {some_head, UVCC_ERR_CONFIG, "head is unknown"},
+        {own_head, UVCC_ERR_CONFIG, "head must be none: logits are not there yet"},
+        {tied_head, UVCC_ERR_CONFIG, "head must be none: logits are not there yet"},
+        {no_sequences, UVCC_ERR_CONFIG, "sequences must be 1 to 65536"},
+        {no_tokens, UVCC_ERR_CONFIG, "tokens must be 1 to 65536"},
+        {many_tokens, UVCC_ERR_CONFIG, "tokens must be 1 to 65536"},
+        {many_rows, UVCC_ERR_CONFIG, "sequences times tokens times heads must be below 2^31"},
+        {coarse, UVCC_ERR_CONFIG, "frac_bits must be 12 to 20"},
+        {fine, UVCC_ERR_CONFIG, "frac_bits must be 12 to 20"},
+        {wide_values, UVCC_ERR_CONFIG, "value_bits must be at most 12"},
+        {wide_weights, UVCC_ERR_CONFIG, "weight_bits must be at most 16"},
+        {wide_inner, UVCC_ERR_CONFIG, "inner_bits must be at most value_bits"},
+        {some_mode, UVCC_ERR_CONFIG, "mode is unknown"},
+        {some_weights, UVCC_ERR_CONFIG, "weights is unknown"},
+        {public_weights, UVCC_ERR_CONFIG,
+         "weights must be secret: products with public ones are not there yet"},
+        {products, UVCC_ERR_BOUND,
+         "products with weights need 66 bits, more than 62; lower frac_bits, value_bits, "
+         "weight_bits, width or ff_width"},
+        {squares, UVCC_ERR_BOUND,
+         "squares in norms need 63 bits, more than 62; lower frac_bits, value_bits or width"},
+        {older, UVCC_ERR_USAGE, "there is no description, or of another version"},
+    };
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_program *p;
+    char why[256];
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        uvcc_model_config c = bert();
+        all[i].how(&c);
+        assert_int_equal(uvcc_model_check(&c, why, sizeof why), all[i].error);
+        assert_string_equal(why, all[i].message);
+        assert_int_equal(uvcc_model_program(&p, &c, 0, 0, &al, why, sizeof why), all[i].error);
+        assert_string_equal(why, all[i].message);
+    }
+    const uvcc_model_config c = bert();
+    assert_int_equal(uvcc_model_check(&c, why, sizeof why), 0);
+    assert_string_equal(why, "");
+    assert_int_equal(uvcc_model_program(&p, &c, 3, 0, &al, why, sizeof why), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_model_program(&p, &c, 0, 3, &al, why, sizeof why), UVCC_ERR_USAGE);
+}
+
+/* A program with the tensors of one model, for calls that bring others. */
+static void test_wrong_tensors(void **state) {
+    (void)state;
+    uvcc_model_config c = bert();
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_program *p;
+    uvcc_tensor_desc x, pad;
+    uint32_t weights[32], y;
+    char why[256];
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    assert_int_equal(uvcc_model_inputs(&c, &x, &pad), 0);
+    assert_int_equal(uvcc_model_weights(&c, p, "", weights, why, sizeof why), 0);
+    x.name = "X";
+    pad.name = "PADDING";
+    const uint32_t in = (uint32_t)uvcc_program_tensor(p, &x);
+    x.name = "wide";
+    x.bits++;
+    const uint32_t wide = (uint32_t)uvcc_program_tensor(p, &x);
+    const uint32_t padding = (uint32_t)uvcc_program_tensor(p, &pad), none = UVCC_NO_TENSOR;
+    assert_int_equal(uvcc_program_entry(p, "forward"), 0);
+    const struct {
+        uint32_t x, padding;
+        int error;
+        const char *message;
+    } all[] = {
+        {padding, padding, UVCC_ERR_USAGE, "x is 1 x 7 at scale 0, but must be 7 x 24 at 16"},
+        {in, in, UVCC_ERR_USAGE, "padding is 7 x 24 at scale 16, but must be 1 x 7 at 0"},
+        {none, padding, UVCC_ERR_USAGE, "x: there is no such tensor"},
+        {in, none, UVCC_ERR_USAGE, "padding: the model needs the tensor"},
+        {wide, padding, UVCC_ERR_BOUND, "x declares 24 bits, more than 23"},
+    };
+    uvcc_emit e = {.program = p, .prefix = "", .alloc = &al};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        assert_int_equal(
+            uvcc_model_emit(&c, &e, weights, all[i].x, all[i].padding, &y, why, sizeof why),
+            all[i].error);
+        assert_string_equal(why, all[i].message);
+    }
+    assert_int_equal(uvcc_model_emit_layer(&c, &e, 1, weights, in, padding, &y, why, sizeof why),
+                     UVCC_ERR_USAGE);
+    assert_string_equal(why, "layer: there is no layer 1");
+    e.prefix = "of.twenty-one.bytes.,";
+    assert_int_equal(uvcc_model_emit(&c, &e, weights, in, padding, &y, why, sizeof why),
+                     UVCC_ERR_USAGE);
+    e.prefix = "";
+    e.k = 65000; /* no numbers for so many ops */
+    assert_int_equal(uvcc_model_emit(&c, &e, weights, in, padding, &y, why, sizeof why),
+                     UVCC_ERR_LIMIT);
+    assert_string_equal(why, "layers: an entry has no numbers for so many ops");
+    weights[0] = in;
+    e.k = 0;
+    assert_int_equal(uvcc_model_emit(&c, &e, weights, in, padding, &y, why, sizeof why),
+                     UVCC_ERR_USAGE);
+    assert_string_equal(why, "L0.G1 is 7 x 24 at scale 16, but must be 1 x 24 at 16");
+    c.padding = 0;
+    assert_int_equal(uvcc_model_emit(&c, &e, weights, in, padding, &y, why, sizeof why),
+                     UVCC_ERR_USAGE);
+    assert_string_equal(why, "padding: the model has none");
+    uvcc_program_free(p);
+}
+
+/* The twin names what leaves its bits, and needs all values. */
+static void test_twin_refuses(void **state) {
+    (void)state;
+    uvcc_model_config c = bert();
+    const uvcc_allocator al = uvcc_host_allocator();
+    values v;
+    char why[256];
+    draw_values(&v, &c);
+    v.x[5] = 1ll << 23;
+    assert_int_equal(uvcc_model_reference(&c, &al, v.weights, v.x, v.pad, v.y, why, sizeof why),
+                     UVCC_ERR_BOUND);
+    assert_string_equal(why, "X: a value or a product can leave its declared bound");
+    assert_int_equal(uvcc_model_reference(&c, &al, v.weights, v.x, NULL, v.y, why, sizeof why),
+                     UVCC_ERR_USAGE);
+    free_values(&v);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bert),          cmocka_unit_test(test_others),
+        cmocka_unit_test(test_fast),          cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_parts),         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_wrong_tensors), cmocka_unit_test(test_twin_refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
