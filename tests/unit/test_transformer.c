@@ -862,7 +862,7 @@ static void test_numbers_of_ops(void **state) {
         c.gradient_bits = c.value_bits = c.weight_bits = 1;
         c.frac_bits = 12;
         c.sks = 10;
-        c.exact = c.context != 65536; /* a tile there would have too many segments */
+        c.exact = c.context != 65536; /* rows there have too large keys */
         uvcc_program *p = program_of(&c);
         const unsigned last = ops_of(p, &c, "layer 1 backward");
         assert_true(last > 60);

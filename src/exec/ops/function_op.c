@@ -26,23 +26,13 @@ static unsigned largest_key(const uvcc_function *f, const uvcci_fn_plan *plan, u
     return at;
 }
 
-/* No instruction looks beyond an element. */
-static bool by_element(const uvcc_function *f, const uvcci_fn_plan *plan, uint32_t cols) {
-    bool is = !plan->one_edge;
-    for (unsigned i = 0; is && i < f->instr_count; i++)
-        is = plan->instr[i].width == cols;
-    return is;
-}
-
-/* Keys of a block go in one message; those of a row's block, since the op can be cut between rows.
- */
+/* Keys of a block go in one message. */
 static int check_keys(const uvcci_op_check *c, const uvcc_function *f) {
     uvcci_fn_plan plan;
     const int err = uvcci_fn_compile(f, c->in[0]->cols, NULL, &plan, NULL, 0);
-    const uint64_t rows = err == 0 && by_element(f, &plan, c->in[0]->cols) ? c->in[0]->rows : 1;
     for (unsigned i = 0; i < f->instr_count && err == 0; i++) {
         const uint32_t width = plan.instr[i].width;
-        const uint32_t count = uvcci_block_count(rows * width, 0);
+        const uint32_t count = uvcci_block_count((uint64_t)c->in[0]->rows * width, 0);
         const uint64_t bytes = uvcci_fn_stream_bytes(f, &plan, width, true, count);
         const unsigned largest = largest_key(f, &plan, width);
         if (!uvcci_plan_keys_fit(bytes))
@@ -111,13 +101,15 @@ static int plan(uvcci_draft *d) {
 }
 
 /* Rows; elements where no instruction looks beyond one. */
-static uint64_t units(const uvcc_program *p, const uvcc_op_desc *d, bool *elements) {
+static uint64_t units(const uvcc_program *p, const uvcc_op_desc *d, bool *by_element) {
     const uvcci_tensor *in = &p->tensors[d->in[0]];
     const uvcc_function *f = &p->functions[d->function]->f;
     uvcci_fn_plan compiled;
-    *elements = uvcci_fn_compile(f, in->desc.cols, NULL, &compiled, NULL, 0) == 0 &&
-                by_element(f, &compiled, in->desc.cols);
-    return *elements ? in->elems : in->desc.rows;
+    *by_element =
+        uvcci_fn_compile(f, in->desc.cols, NULL, &compiled, NULL, 0) == 0 && !compiled.one_edge;
+    for (unsigned i = 0; *by_element && i < f->instr_count; i++)
+        *by_element = compiled.instr[i].width == in->desc.cols;
+    return *by_element ? in->elems : in->desc.rows;
 }
 
 static uint32_t key_bytes(const uvcci_plan *p, const uvcci_plan_round *r, uint32_t count,
