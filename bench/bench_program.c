@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench_program.c - how long programs as large as models take to build, to be looked at and to be
- * loaded, and how much memory. One JSON line for each size, medians of an odd number of runs. */
+ * loaded, and how much memory; and what a step of one block takes in long contexts, kept and
+ * computed again. One JSON line for each size; of times, medians of an odd number of runs. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,9 +122,50 @@ static void measure(size z) {
     (void)fflush(stdout);
 }
 
+/* A step of one block of width 768, 12 heads, on one sequence: bytes over all parties. */
+static void measure_context(uint32_t context, bool recompute, bool exact) {
+    uvcc_transformer_config c;
+    const uvcc_transformer_worker w = {0, 0, 0};
+    meter m = {0};
+    const uvcc_allocator al = {.alloc = take, .free = give, .user = &m};
+    uint64_t tensors = 0, online = 0, keys = 0;
+    uint32_t rounds = 0;
+    uvcc_program *p = NULL;
+    must(uvcc_transformer_default(&c, sizeof c), "options");
+    c.context = context;
+    c.dim = 768;
+    c.heads = 12;
+    c.layers = c.batch = 1;
+    c.optimizer = UVCC_OPTIMIZER_SGD;
+    c.clip = 0;
+    c.recompute = recompute;
+    c.exact = exact;
+    c.truncation = exact ? UVCC_TRUNC_EXACT : UVCC_TRUNC_STOCHASTIC;
+    must(uvcc_transformer_program(&p, &c, &w, &al, NULL, 0), "program");
+    must(uvcc_program_memory(p, 0, &tensors), "memory");
+    must(uvcc_program_rounds(p, 0, NULL, &rounds), "rounds");
+    for (uint32_t i = 0; i < uvcc_program_op_count(p, 0); i++) {
+        uvcc_op_cost cost;
+        must(uvcc_program_cost(p, 0, i, &cost), "cost");
+        online += cost.online_bytes;
+        keys += cost.preprocessing_bytes;
+    }
+    uvcc_program_free(p);
+    printf("{\"bench\": \"context\", \"context\": %u, \"recompute\": %s, \"exact\": %s, "
+           "\"tensor_bytes\": %" PRIu64 ", \"online_bytes\": %" PRIu64 ", \"key_bytes\": %" PRIu64
+           ", \"rounds\": %u}\n",
+           context, recompute ? "true" : "false", exact ? "true" : "false", tensors, online, keys,
+           rounds);
+    (void)fflush(stdout);
+}
+
 int main(void) {
     static const size sizes[] = {{12, 16}, {48, 64}, {96, 64}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         measure(sizes[i]);
+    for (unsigned exact = 0; exact < 2; exact++)
+        for (uint32_t context = 512; context <= 4096; context *= 2)
+            for (unsigned recompute = 0; recompute < 2; recompute++)
+                measure_context(context, recompute, exact);
     return 0;
 }

@@ -39,14 +39,16 @@
  * that falls short of it by less than 2^-5 log2(cols), plus that. Scales to 30, in exact mode
  * to 20. An element p is off by at most 1.2e-4 p + 1.6e-5 + 4e-6 cols p + a unit of the output (the
  * 4e-6 are 1e-6 on real rows: roundings cancel), a row's sum by 1.2e-4 + cols units; masked
- * elements are exactly 0.
+ * elements are exactly 0. A row again out of what `saved` gives: (e r) >> (34 + scale of r -
+ * scale of the result), r the column of 1 / sum, e the EXP of m - x with out_scale 34; in exact
+ * mode the same integers, if that truncation is exact.
  *  - RMSNORM, LAYERNORM: for mean squares (variances) + epsilon from 2^-9 to 2^12, off by at most
  *    1.6e-4 of y (without beta) and the floors on the way: one unit of the output, gamma units of
  *    x, and for the mean gamma / sqrt(variance) units. Below the range the factor stops at
  * about 39. `plain` ones are the same with a gamma of 1, and no floor of a product with it.
  *
- * Scales of outputs: SIGN, ARGMAX and the second of RELU 0; EXP 36; RECIPROCAL
- * 27; RSQRT and the third of norms 22; losses the greater of 18 and f; all others f, where SOFTMAX
+ * Scales of outputs: SIGN, ARGMAX and the second of RELU 0; EXP 36 or its out_scale; RECIPROCAL
+ * 27, as has 1 / sum of a fast SOFTMAX; RSQRT and the third of norms 22; losses the greater of 18 and f; all others f, where SOFTMAX
  * and the norms give whatever scale their output tensor has. Bits are those that
  * uvcc_function_check derives, so a few more than the values have.
  *
@@ -72,6 +74,12 @@ typedef enum uvcc_nonlinear {
 #undef UVCC_NONLINEAR
     UVCC_NL_COUNT
 } uvcc_nonlinear;
+
+/** Fraction bits of EXP unless its out_scale says other, and of exp(m - x) within SOFTMAX; a
+ * SOFTMAX's `headroom` is 2^-UVCC_NL_HEADROOM_BITS. */
+#define UVCC_NL_EXP_OUT_SCALE     36u
+#define UVCC_NL_SOFTMAX_EXP_SCALE 34u
+#define UVCC_NL_HEADROOM_BITS     3u
 
 typedef enum uvcc_nonlinear_form {
     UVCC_NL_ELEMENT, /**< any shape, element by element */
@@ -109,10 +117,14 @@ typedef struct uvcc_nonlinear_options {
                              j <= i mod cols; rows must be a multiple of cols */
     bool shallow;       /**< MAX: groups of four instead of pairs: fewer rounds, more keys */
     uint8_t out_scale;  /**< SOFTMAX, built: fraction bits of the result, 0: f. Emitting takes it
-                           from  the tensor */
+                           from  the tensor. EXP: 19 to 36, 0: 36 */
     uint32_t cols;      /**< ROW, SOFTMAX: columns, 1 to 65536 */
     bool saved;         /**< norms: two more outputs, the normalised x (before gamma) and the column
-                             of 1 / sqrt(..) that made it; where `plain`, the column only */
+                             of 1 / sqrt(..) that made it; where `plain`, the column only. SOFTMAX
+                             (without `loss`): two more, the columns of m and of 1 / sum of
+                             exp(m - x), from which a row is made again without a comparison */
+    bool headroom;      /**< SOFTMAX: m is 2^-3 more, so that it stays above rows that are computed
+                             and rounded again */
     bool plain;         /**< norms: without gamma and beta, x is the only input */
     bool loss;          /**< CROSS_ENTROPY_GRADIENT: a second output, the column of losses in nats,
                              ln(sum of exp(x)) - x of the one-hot's element. SOFTMAX, built: two

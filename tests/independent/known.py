@@ -6,7 +6,7 @@ import wire
 from run import Step
 from wire import H, M64, le16, le32, le64, mac, need, pack_words, u8
 
-GEMM, START, TRUNC, RELU, BEAVER_DCF, TRUNC_SR, BEAVER, FUNCTION, ELEM, CIRCUIT, CHECK = range(11)  # k
+GEMM, START, TRUNC, RELU, BEAVER_DCF, TRUNC_SR, BEAVER, FUNCTION, ELEM, ROUND, CIRCUIT, CHECK = range(12)  # k
 TILES = {BEAVER: 2}  # of one row each
 F, T = 16, 64
 Z_BITS = 26
@@ -273,6 +273,42 @@ class KnownStep(Step):
                      and (m.src, m.dst) == (src, dst)), key=lambda m: self.rows[self.row_of[m.op_id]][3])
         return [[wire.words(t.words) for t in m.tlvs] for m in ms]
 
+    def rounded_here(self, op, comps, f):
+        """Every message of a stochastic truncation of a replicated value, which nobody opens, and its components."""
+        e = self.edge(op, 0)
+        head, tail, other = e, (e + 1) % 3, (e + 2) % 3
+        a, b, c = comps[head], comps[tail], comps[other]
+        n, low, top = len(a), (1 << f) - 1, 64 - f
+
+        def pad(p, q, tag, lane):
+            return self.words(self.pair(p, q), tag, lane, op, 0, 0, n)
+
+        def packed(values):
+            data = wire.pack_bits([v & low for v in values], f)
+            return wire.words(data + bytes(-len(data) % 8))
+
+        q_b, q_a = pad(head, tail, "trunc", 3), pad(head, other, "trunc", 3)
+        w_b, w_a = pad(head, tail, "trunc", 4), pad(head, other, "trunc", 4)
+        keep = pad(head, tail, "lift", 0)
+        u = [x + y + (1 << 62) + low & M64 for x, y in zip(a, b)]
+        v = [1 - (x >> 63) for x in c]
+        d = [1 - (x >> 63) - s - t & low for x, s, t in zip(u, q_a, q_b)]
+        w_tail = [s * t + w & low for s, t, w in zip(q_b, v, w_b)]
+        w_other = [s * t + w & low for s, t, w in zip(q_a, v, w_a)]
+        given = [(x >> f) - y & M64 for x, y in zip(u, keep)]
+        sent = {(head, other): [[given, packed(d)]], (head, tail): [[packed(d)]], (tail, other): [[packed(w_tail)]],
+                (other, tail): [[packed(w_other)]]}
+        for p in range(3):
+            for q in range(3):
+                self.want(self.pieces(op, p, q), sent.get((p, q), []), "what %d sends %d in a truncation" % (p, q))
+        new = {head: [x - (w << top) & M64 for x, w in zip(given, w_a)],
+               tail: [x - (w << top) & M64 for x, w in zip(keep, w_b)],
+               other: [(x >> f) - (1 << (62 - f)) + ((s * t + y + z - 1) << top) & M64
+                       for x, s, t, y, z in zip(c, d, v, w_tail, w_other)]}
+        value = [x + low - (y & low) & M64 for x, y in zip(add(a, b, c), c)]
+        self.want(add(*new.values()), [(x - (x >> 63 << 64) >> f) & M64 for x in value], "a truncation where it is")
+        return [new[p] for p in range(3)]
+
     def rounded(self, op, x, y):
         """Every message of a stochastic truncation (docs/protocols.md, 7), and the components that it makes."""
         e = self.edge(op, 0)
@@ -323,6 +359,8 @@ class KnownStep(Step):
         elif name == "OUT" and n == 5:
             want = self.rounded(self.by_k[ELEM], self.lifted(TRUNC), self.tensors["V"])
             self.want(comps, want, "output N")
+        elif name == "OUT" and n == 7:
+            self.want(comps, self.rounded_here(self.by_k[ROUND], self.lifted(TRUNC), 5), "output R")
         elif name == "OUT":
             k, call = {0: (BEAVER_DCF, 0), 1: (TRUNC_SR, 0), 3: (FUNCTION, 6), 4: (FUNCTION, 7)}.get(n, (None, 0))
             if k is not None:

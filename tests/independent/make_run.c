@@ -84,7 +84,7 @@ static uvcc_program *make_program(void) {
     const uint32_t s = tensor(p, "S", 2, 2, 26, F), e = tensor(p, "E", 2, 2, 46, 2 * F);
     const uint32_t g = tensor(p, "G", 2, 2, 29, F), h = tensor(p, "H", 2, 1, 10, F);
     const uint32_t n = tensor(p, "N", 2, 2, 30, F), y2 = tensor(p, "Y2", 2, 2, 26, F);
-    const uint32_t d2 = tensor(p, "D2", 2, 2, 1, 0);
+    const uint32_t d2 = tensor(p, "D2", 2, 2, 1, 0), r = tensor(p, "R", 2, 2, 21, F - 5);
     const uint16_t fn = function(p);
     CHECK(uvcc_program_entry(p, "all") >= 0);
     CHECK(uvcc_program_input(p, IN_X, x, 0) >= 0 && uvcc_program_input(p, IN_W, w, 1) >= 0 &&
@@ -115,9 +115,14 @@ static uvcc_program *make_program(void) {
                          OUT(n),
                          .shift = F,
                          .truncation = UVCC_TRUNC_STOCHASTIC});
+    op(p, (uvcc_op_desc){.opcode = UVCC_OP_TRUNCATE,
+                         IN(z),
+                         OUT(r),
+                         .shift = 5,
+                         .truncation = UVCC_TRUNC_STOCHASTIC});
     op(p, (uvcc_op_desc){.opcode = UVCC_OP_RELU, IN(z), OUT(y2, d2), .flags = UVCC_OP_CIRCUIT});
     op(p, (uvcc_op_desc){.opcode = UVCC_OP_SKS_GEMM_CHECK, IN(x, w, c)});
-    const uint32_t outs[] = {b, s, e, g, h, n, y2};
+    const uint32_t outs[] = {b, s, e, g, h, n, y2, r};
     for (uint32_t i = 0; i < sizeof outs / sizeof *outs; i++)
         CHECK(uvcc_program_output(p, OUT_FIRST + i, outs[i]) >= 0);
     if (uvcc_program_finish(p, message, sizeof message) != 0) {

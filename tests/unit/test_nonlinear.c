@@ -890,6 +890,17 @@ static void test_options(void **state) {
     o.cols--;
     assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_ARGMAX, &o, &al), 0);
     uvcc_nonlinear_free(&f);
+    o.saved = o.loss = true; /* one pair of columns or the other */
+    assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_SOFTMAX, &o, &al), UVCC_ERR_USAGE);
+    o.saved = o.loss = false;
+    for (o.out_scale = 18; o.out_scale <= 37; o.out_scale++) {
+        const bool fits = o.out_scale >= 19 && o.out_scale <= 36;
+        assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_EXP, &o, &al),
+                         fits ? 0 : UVCC_ERR_USAGE);
+        if (fits)
+            uvcc_nonlinear_free(&f);
+    }
+    o.out_scale = 0;
     o.index_bits = 17;
     assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_GELU, &o, &al), UVCC_ERR_USAGE);
     o.index_bits = 3;
@@ -1099,6 +1110,136 @@ static void test_fast_softmax(void **state) {
     for (unsigned low = 0; low < LOWS; low++)
         for (unsigned i = 0; i < sizeof widths / sizeof widths[0]; i++)
             fast_softmax_case(8, widths[i], low);
+}
+
+/* A row out of the columns that `saved` gives: the scale of its exps and of the result. */
+static int64_t again(int64_t e, int64_t inverse, unsigned inverse_scale) {
+    const int64_t product = e * inverse;
+    assert_true(e >= 0 && inverse >= 0 && (e == 0 || product / e == inverse) &&
+                product < 1ll << (UVCC_NL_SOFTMAX_EXP_SCALE + inverse_scale + 1));
+    return product >> (UVCC_NL_SOFTMAX_EXP_SCALE + inverse_scale - F);
+}
+
+static uvcc_nonlinear_options exp_of_row(bool exact) {
+    uvcc_nonlinear_options o = options(24, exact);
+    o.out_scale = UVCC_NL_SOFTMAX_EXP_SCALE;
+    return o;
+}
+
+/* In exact mode the integers of the function itself. */
+static void softmax_again_case(unsigned rows, unsigned cols, bool headroom) {
+    uvcc_nonlinear_options o = options(0, true);
+    const uvcc_tensor_desc in = input_desc(rows, cols, 22);
+    const uvcc_nonlinear_options eo = exp_of_row(true);
+    const size_t n = (size_t)rows * cols;
+    uint64_t seed = cols;
+    o.saved = true;
+    o.headroom = headroom;
+    one f = one_of(UVCC_NL_SOFTMAX, &o, &in, 0);
+    fast e = fast_of(UVCC_NL_EXP, &eo, n);
+    int64_t *x = malloc(sizeof *x * n), *t = malloc(sizeof *t * n);
+    fill_rows(x, rows, cols, &seed);
+    assert_int_equal(f.outputs, 3);
+    assert_int_equal(uvcc_reference_set(f.r, f.in[0], x), 0);
+    one_run(&f);
+    const int64_t *p = uvcc_reference_get(f.r, f.out[0]), *top = uvcc_reference_get(f.r, f.out[1]),
+                  *inverse = uvcc_reference_get(f.r, f.out[2]);
+    for (size_t i = 0; i < n; i++) {
+        t[i] = top[i / cols] - x[i];
+        assert_true(t[i] >= (headroom ? 1 << (F - UVCC_NL_HEADROOM_BITS) : 0));
+    }
+    (void)fast_rows(&e, n, 1, t, &(int64_t *){t}, LOW_ZERO, &seed);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(again(t[i], inverse[i / cols], f.desc[2].scale), p[i]);
+    free(t);
+    free(x);
+    uvcc_reference_free(f.r);
+    uvcc_program_free(f.p);
+    fast_free(&e);
+}
+
+static void test_softmax_again(void **state) {
+    (void)state;
+    const unsigned widths[] = {1, 2, 3, 17, 128, 1000, 4096, 8192};
+    for (unsigned i = 0; i < 2 * sizeof widths / sizeof widths[0]; i++)
+        softmax_again_case(4, widths[i / 2], i % 2 != 0);
+}
+
+/* A fast row of x, again from values that lie up to 2^-4 beside x: what is the greatest by then
+ * keeps its probability. */
+static void rounded_again_case(unsigned rows, unsigned cols, unsigned low) {
+    uvcc_nonlinear_options o = options(22, false);
+    const uvcc_nonlinear_options eo = exp_of_row(false);
+    const size_t n = (size_t)rows * cols;
+    uint64_t seed = cols + low;
+    o.cols = cols;
+    o.saved = o.headroom = true;
+    fast f = fast_of(UVCC_NL_SOFTMAX, &o, 2 * n + 6 * rows), e = fast_of(UVCC_NL_EXP, &eo, n);
+    int64_t *x = malloc(sizeof *x * n), *y = malloc(sizeof *y * n), *t = malloc(sizeof *t * n),
+            *top = malloc(sizeof *top * rows), *inverse = malloc(sizeof *inverse * rows),
+            *beside = malloc(sizeof *beside * n);
+    fill_rows(x, rows, cols, &seed);
+    (void)fast_rows(&f, n, cols, x, (int64_t *[]){y, top, inverse}, low, &seed);
+    for (size_t i = 0; i < n; i++) {
+        beside[i] = (int64_t)(test_rand(&seed) % (1 << (F - 3))) - (1 << (F - 4));
+        t[i] = top[i / cols] - x[i] - beside[i];
+        assert_true(t[i] > 0);
+    }
+    (void)fast_rows(&e, n, 1, t, &(int64_t *){t}, low, &seed);
+    for (size_t i = 0; i < n; i++) {
+        const double want =
+            softmax_at(x + i / cols * cols, cols, i % cols) * exp(ldexp((double)beside[i], -F));
+        const double have = ldexp((double)again(t[i], inverse[i / cols], 27), -F);
+        assert_true(fabs(have - want) <= softmax_bound(want, cols));
+    }
+    uvcc_nonlinear_free(&e.fn); /* before what counts blocks */
+    fast_free(&f);
+    fast_free(&e);
+    free(beside);
+    free(inverse);
+    free(top);
+    free(t);
+    free(y);
+    free(x);
+}
+
+static void test_rounded_again(void **state) {
+    (void)state;
+    for (unsigned low = 0; low < LOWS; low++) {
+        rounded_again_case(8, 2, low);
+        rounded_again_case(8, 17, low);
+        rounded_again_case(8, 500, low);
+    }
+}
+
+/* Rows of up to 65,536 columns, as many as docs/nonlinear.md says. */
+static void test_long_rows(void **state) {
+    (void)state;
+    const uvcc_nonlinear_options o = options(0, true);
+    softmax_case(2, 65536, true, false);
+    for (uint32_t cols = 4096; cols <= 65536; cols *= 2) {
+        const uvcc_allocator al = allocator();
+        uvcc_tensor_desc d = input_desc((1u << 25) / cols, cols, 34), out;
+        uvcc_program *p = NULL;
+        uvcc_op_cost cost = {0};
+        char why[256] = "";
+        assert_int_equal(uvcc_program_new(&p, &al), 0);
+        assert_true(uvcc_program_entry(p, "run") >= 0);
+        const uint32_t x = (uint32_t)uvcc_program_tensor(p, &d);
+        assert_int_equal(uvcc_nonlinear_output(UVCC_NL_SOFTMAX, &o, &d, &out), 1);
+        out.name = "Y";
+        const uint32_t y = (uint32_t)uvcc_program_tensor(p, &out);
+        uvcc_emit e = {.program = p, .prefix = "t", .alloc = &al};
+        assert_true(uvcc_program_input(p, 0, x, 0) >= 0);
+        assert_int_equal(uvcc_emit_nonlinear(&e, UVCC_NL_SOFTMAX, &o, &x, &y), 0);
+        if (uvcc_program_finish(p, why, sizeof why) != 0)
+            fail_msg("%s", why);
+        for (uint32_t i = 0; i < uvcc_program_op_count(p, 0); i++)
+            assert_int_equal(uvcc_program_cost(p, 0, i, &cost), 0); /* a session takes it */
+        assert_true(cost.preprocessing_bytes > 0);
+        uvcc_program_free(p);
+    }
+    assert_int_equal(counts.live_blocks, 0);
 }
 
 static void test_cross_entropy(void **state) {
@@ -1514,6 +1655,9 @@ int main(void) {
         TEST(test_max),
         TEST(test_softmax),
         TEST(test_fast_softmax),
+        TEST(test_softmax_again),
+        TEST(test_rounded_again),
+        TEST(test_long_rows),
         TEST(test_cross_entropy),
         TEST(test_norms),
         TEST(test_norms_in_one_truncation),

@@ -807,6 +807,34 @@ static void test_memory_of_long_rows(void **state) {
     assert_true(memory_of(&r) - again[0] < (memory_of(&c) - kept[0]) / 3);
 }
 
+/* Bytes of keys of "train" that a phase's functions of this name have. */
+static uint64_t keys_of(const uvcc_program *p, const char *name, uint8_t phase) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < uvcc_program_op_count(p, 0); i++) {
+        const uvcc_op_desc *d = uvcc_program_op_at(p, 0, i);
+        uvcc_op_cost cost;
+        if (d->phase != phase || d->name == NULL || strcmp(d->name, name) != 0)
+            continue;
+        assert_int_equal(uvcc_program_cost(p, 0, i, &cost), 0);
+        bytes += cost.preprocessing_bytes;
+    }
+    return bytes;
+}
+
+/* A row's greatest element and sum are kept, so the backward pass looks for neither again. */
+static void test_rows_again(void **state) {
+    (void)state;
+    for (unsigned exact = 0; exact < 2; exact++) {
+        uvcc_transformer_config c = block_of(512, 1);
+        c.exact = (uint8_t)exact;
+        uvcc_program *p = program_of(&c);
+        const uint64_t softmax = keys_of(p, "softmax", UVCC_FWD), exp = keys_of(p, "exp", UVCC_BWD);
+        assert_int_equal(keys_of(p, "softmax", UVCC_BWD), 0);
+        assert_true(exp > 0 && exp < softmax * 3 / 10);
+        uvcc_program_free(p);
+    }
+}
+
 /* Ops of layer `layer` in a phase, by what reports call them. */
 static unsigned ops_of(const uvcc_program *p, const uvcc_transformer_config *c, const char *part) {
     char section[UVCC_TRANSFORMER_SECTION_BYTES];
@@ -834,8 +862,7 @@ static void test_numbers_of_ops(void **state) {
         c.gradient_bits = c.value_bits = c.weight_bits = 1;
         c.frac_bits = 12;
         c.sks = 10;
-        c.exact =
-            c.context == 32; /* else keys of the exact softmax are more than a message holds */
+        c.exact = c.context != 65536; /* rows there have too large keys */
         uvcc_program *p = program_of(&c);
         const unsigned last = ops_of(p, &c, "layer 1 backward");
         assert_true(last > 60);
@@ -1186,6 +1213,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_mini_ends),
         cmocka_unit_test(test_lower_triangle),
         cmocka_unit_test(test_memory_of_long_rows),
+        cmocka_unit_test(test_rows_again),
         cmocka_unit_test(test_numbers_of_ops),
         cmocka_unit_test(test_numbers_of_layers),
         cmocka_unit_test(test_turns),

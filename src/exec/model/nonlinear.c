@@ -61,7 +61,7 @@ int uvcci_nonlinear_options(uvcc_nonlinear what, const uvcc_nonlinear_options *g
     if (out->index_bits == 0)
         out->index_bits = uvcc_nonlinear_at(what)->index_bits;
     if (out->out_scale == 0)
-        out->out_scale = out->scale;
+        out->out_scale = what == UVCC_NL_EXP ? UVCC_NL_EXP_OUT_SCALE : out->scale;
     if (out->gain == 0)
         out->gain = 1;
     if (out->limit == 0)
@@ -92,7 +92,7 @@ static uint8_t scale_of(const uvcci_nl_builder *b, unsigned output) {
 }
 
 static uint8_t outputs_of(const uvcci_nl_builder *b) {
-    if (b->what == UVCC_NL_SOFTMAX && b->o.loss)
+    if (b->what == UVCC_NL_SOFTMAX && (b->o.loss || b->o.saved))
         return UVCCI_NL_OUT_MAX;
     const bool has = b->what == UVCC_NL_RELU || uvcci_nl_multiplies_x(b->what);
     return uvcc_nonlinear_at(b->what)->outputs + (has && b->o.derivative);

@@ -152,6 +152,7 @@ static void recipe_key(uvcc_nonlinear what, const uvcc_nonlinear_options *o,
     const uint8_t small[] = {
         (uint8_t)what, o->scale,     o->in_bits, o->index_bits, o->exact, o->dcf,  o->causal,
         o->shallow,    o->out_scale, o->saved,   o->derivative, o->plain, o->loss, o->raise,
+        o->headroom,
     };
     const double large[] = {o->gain, o->epsilon, o->limit};
     _Static_assert(sizeof small + sizeof o->cols + sizeof large <= UVCCI_RECIPE_KEY_BYTES, "room");
@@ -284,19 +285,20 @@ typedef struct row_values {
     uint32_t max, ln; /* about the greatest of x; ln(sum of exp(x - max)) */
 } row_values;
 
-/* One function. */
-static row_values emit_softmax(emission *m, uint32_t x, uint32_t out, bool loss) {
+/* One function, with the columns that losses need; or, if that is what the options ask for, with
+ * those that make a row again, which are out[1] and out[2]. */
+static row_values emit_softmax(emission *m, uint32_t x, const uint32_t *out, bool loss) {
     if (m->o.causal)
         x = mask_causally(m, x);
     const uvcc_tensor_desc d = desc(m, x);
     uvcc_nonlinear_options o = options_for(m, UVCC_NL_SOFTMAX, x);
     uvcci_nl_shape s = {0};
-    uint32_t outs[UVCCI_NL_OUT_MAX] = {out};
-    o.out_scale = desc(m, out).scale;
+    uint32_t outs[UVCCI_NL_OUT_MAX] = {out[0]};
+    o.out_scale = desc(m, out[0]).scale;
     o.loss = loss;
     note(m, shape_in(m->e->program, UVCC_NL_SOFTMAX, &o, &s));
     for (unsigned i = 1; i < s.outputs; i++)
-        outs[i] = temporary(m, d.rows, 1, s.bits[i], s.scale[i]);
+        outs[i] = o.saved ? out[i] : temporary(m, d.rows, 1, s.bits[i], s.scale[i]);
     function(m, UVCC_NL_SOFTMAX, &o, &x, outs);
     return (row_values){outs[1], outs[2]};
 }
@@ -326,7 +328,8 @@ static void emit_losses(emission *m, uint32_t x, uint32_t y, const row_values *r
 static void emit_cross_entropy(emission *m, const uint32_t *in, const uint32_t *out) {
     const uvcc_tensor_desc z = desc(m, out[0]);
     const uint32_t p = temporary(m, z.rows, z.cols, z.scale + 1u, z.scale);
-    const row_values row = emit_softmax(m, in[0], p, m->o.loss);
+    m->o.saved = m->o.headroom = false;
+    const row_values row = emit_softmax(m, in[0], &p, m->o.loss);
     local(m, UVCC_OP_SUB, p, in[1], out[0], 0, 0);
     if (m->o.loss)
         emit_losses(m, in[0], in[1], &row, out[1]);
@@ -576,6 +579,21 @@ static bool is_norm(uvcc_nonlinear what) {
     return what == UVCC_NL_RMSNORM || what == UVCC_NL_LAYERNORM;
 }
 
+/* The columns of a SOFTMAX of x, which a mask makes wider. */
+static int saved_columns(uvcc_program *p, const uvcc_nonlinear_options *o, uvcc_tensor_desc x,
+                         uvcc_tensor_desc *out) {
+    uvcc_nonlinear_options of = *o;
+    uvcci_nl_shape s = {0};
+    if (o->causal)
+        (void)uvcci_nonlinear_mask(&x, &x.bits);
+    of.in_bits = x.bits;
+    of.loss = false;
+    const int err = shape_in(p, UVCC_NL_SOFTMAX, &of, &s);
+    for (unsigned i = 1; i < s.outputs; i++)
+        out[i - 1] = (uvcc_tensor_desc){.cols = 1, .bits = s.bits[i], .scale = s.scale[i]};
+    return err != 0 ? err : s.outputs - 1;
+}
+
 /* Outputs beside the first that a BLOCK has by its options; returns their number. */
 static int more_outputs(uvcc_program *p, uvcc_nonlinear what, const uvcc_nonlinear_options *o,
                         const uvcc_tensor_desc *in, uvcc_tensor_desc *out) {
@@ -586,6 +604,8 @@ static int more_outputs(uvcc_program *p, uvcc_nonlinear what, const uvcc_nonline
             (uvcc_tensor_desc){.cols = 1, .scale = scale, .bits = x.bits + scale - x.scale + 2};
         return 1;
     }
+    if (what == UVCC_NL_SOFTMAX && o->saved)
+        return saved_columns(p, o, x, out);
     if (!is_norm(what) || !o->saved)
         return 0;
     x.bits += what == UVCC_NL_LAYERNORM; /* centred */
@@ -662,6 +682,7 @@ int uvcc_emit_nonlinear(uvcc_emit *emit, uvcc_nonlinear what, const uvcc_nonline
         if (uvcc_program_tensor_at(emit->program, in[i]) == NULL)
             return UVCC_ERR_USAGE;
     const unsigned more = is_norm(what) && m.o.saved                           ? 2u - m.o.plain
+                          : what == UVCC_NL_SOFTMAX && m.o.saved               ? 2
                           : what == UVCC_NL_CROSS_ENTROPY_GRADIENT && m.o.loss ? 1
                                                                                : 0;
     for (unsigned i = 0; i < info->outputs + more; i++)
@@ -671,7 +692,7 @@ int uvcc_emit_nonlinear(uvcc_emit *emit, uvcc_nonlinear what, const uvcc_nonline
         m.o.index_bits = 0;
     switch (what) {
     case UVCC_NL_SOFTMAX:
-        (void)emit_softmax(&m, in[0], out[0], false);
+        (void)emit_softmax(&m, in[0], out, false);
         break;
     case UVCC_NL_CROSS_ENTROPY_GRADIENT:
         emit_cross_entropy(&m, in, out);

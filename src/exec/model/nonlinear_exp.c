@@ -84,33 +84,34 @@ uint8_t uvcci_nl_exact_exp_of(uvcci_nl_builder *b, uint8_t x, unsigned index_bit
 
 static void build_exp(uvcci_nl_builder *b) {
     const unsigned drop = b->o.scale - b->o.index_bits;
+    const unsigned second = b->o.out_scale - UVCCI_NL_EXP_SCALE; /* bits of the second factor */
     const uvcci_nl_window fast = exp_window(b->o.index_bits),
                           exact = exact_exp_window(b->o.index_bits);
     if (b->o.exact) {
         const uint64_t reach = uvcci_shifted_bound(uvcci_nl_all_below(b->o.in_bits), drop);
         const uint8_t x =
             uvcci_nl_open(b, 0, b->o.in_bits, drop + uvcci_nl_exact_bits(reach, &exact));
-        uvcci_nl_lift_known(b, uvcci_nl_exact_exp_of(b, x, b->o.index_bits, UVCCI_NL_EXP_SCALE), 0,
-                            2 * UVCCI_NL_EXP_SCALE + 1);
+        uvcci_nl_lift_known(b, uvcci_nl_exact_exp_of(b, x, b->o.index_bits, second), 0,
+                            b->o.out_scale + 1u);
         return;
     }
     const uint8_t bits = exp_bits(b, &fast, uvcci_nl_all_below(b->o.in_bits));
     uvcci_nl_lift(b,
                   uvcci_nl_exp_of(b, uvcci_nl_open(b, 0, b->o.in_bits, drop + bits),
-                                  b->o.index_bits, UVCCI_NL_EXP_SCALE),
+                                  b->o.index_bits, second),
                   0);
 }
 
 /* Bits below the index of EXP have a table of their own in exact mode, which bounds them. */
 static bool exp_fits(const uvcci_nl_builder *b) {
     const unsigned index = b->o.index_bits, drop = b->o.scale - index;
-    return index >= 4 && index <= 12 && index < b->o.scale && drop <= (b->o.exact ? 16u : 30u);
+    return index >= 4 && index <= 12 && index < b->o.scale && drop <= (b->o.exact ? 16u : 30u) &&
+           b->o.out_scale > UVCCI_NL_EXP_SCALE && b->o.out_scale <= UVCC_NL_EXP_OUT_SCALE;
 }
 
 static uint8_t exp_scale(const uvcci_nl_builder *b, unsigned output) {
-    (void)b;
     (void)output;
-    return 2 * UVCCI_NL_EXP_SCALE;
+    return b->o.out_scale;
 }
 
 const uvcci_nl_family uvcci_nl_exp = {build_exp, exp_fits, exp_scale};

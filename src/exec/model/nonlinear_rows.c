@@ -77,6 +77,22 @@ static void build_shallow_max(uvcci_nl_builder *b) {
  * the greatest element. A product of exp and 1 / sum is a probability. */
 enum { SOFTMAX_INDEX = 4, SOFTMAX_DEALT = 16, INVERSE_SCALE = 27, COARSE_BITS = 5 };
 enum { SOFTMAX_SCALE = UVCCI_NL_EXP_SCALE + SOFTMAX_DEALT + INVERSE_SCALE };
+_Static_assert(UVCCI_NL_EXP_SCALE + SOFTMAX_DEALT == UVCC_NL_SOFTMAX_EXP_SCALE, "of exp(m - x)");
+
+/* How far m is above what it would be, where rows are to be rounded anew: two cells of exp, so that
+ * a row's greatest element stays below it. */
+static int64_t headroom(const uvcc_nonlinear_options *o) {
+    return o->headroom ? 1ll << (o->scale - UVCC_NL_HEADROOM_BITS) : 0;
+}
+
+/* m, in the column that `saved` and `loss` both have. */
+static uint8_t exchange_top(uvcci_nl_builder *b, uint8_t top) {
+    return uvcci_nl_exchange_to(b, top, b->o.loss || b->o.saved ? 1 : UVCC_FN_NONE, 0);
+}
+
+static uint8_t exchange_inverse(uvcci_nl_builder *b, uint8_t inverse, unsigned known) {
+    return uvcci_nl_exchange_to(b, inverse, b->o.saved ? 2 : UVCC_FN_NONE, known);
+}
 
 /* Of ln(sum of exp). */
 static unsigned loss_scale(const uvcc_nonlinear_options *o) {
@@ -110,8 +126,8 @@ static void build_fast_softmax(uvcci_nl_builder *b) {
     uint64_t slack;
     const uint8_t x = uvcci_nl_open(b, 0, o->in_bits, 64);
     const uint8_t best = row_best(b, x, drop, &slack);
-    const uint8_t top = uvcci_nl_exchange_to(b, uvcci_nl_add(b, best, UVCC_FN_NONE, (int64_t)slack),
-                                             o->loss ? 1 : UVCC_FN_NONE, 0);
+    const uint8_t top =
+        exchange_top(b, uvcci_nl_add(b, best, UVCC_FN_NONE, (int64_t)slack + headroom(o)));
     const uint8_t t = below_top(b, top, x);
     const uint8_t e = uvcci_nl_exchange(b, uvcci_nl_exp_of(b, t, SOFTMAX_INDEX, SOFTMAX_DEALT), 0);
     const uint8_t sum = row_sum(b, e);
@@ -121,7 +137,7 @@ static void build_fast_softmax(uvcci_nl_builder *b) {
     if (o->loss)
         uvcci_nl_lift(
             b, uvcci_nl_along(b, &uvcci_nl_ln_slope, &ln_curve, sum, scale, loss_scale(o)), 2);
-    const uint8_t inverse = uvcci_nl_exchange(
+    const uint8_t inverse = exchange_inverse(
         b, uvcci_nl_along(b, &uvcci_nl_sum_slope, &inverse_curve, sum, scale, INVERSE_SCALE), 0);
     const uint8_t p = times_inverse(b, e, inverse, SOFTMAX_SCALE + 1);
     uvcci_nl_lift_known(b, uvcci_nl_truncate(b, p, SOFTMAX_SCALE - o->out_scale), 0,
@@ -150,8 +166,10 @@ static void build_exact_softmax(uvcci_nl_builder *b) {
     const unsigned fraction = scale + uvcci_nl_octaves_scale(&v);
     uint64_t slack;
     const uint8_t x = uvcci_nl_open(b, 0, o->in_bits, 64);
-    const uint8_t top =
-        uvcci_nl_exchange_to(b, row_best(b, x, 0, &slack), o->loss ? 1 : UVCC_FN_NONE, 0);
+    uint8_t best = row_best(b, x, 0, &slack);
+    if (o->headroom)
+        best = uvcci_nl_add(b, best, UVCC_FN_NONE, headroom(o));
+    const uint8_t top = exchange_top(b, best);
     const uint8_t t = below_top(b, top, x);
     const uint8_t e =
         uvcci_nl_exchange(b, uvcci_nl_exact_exp_of(b, t, SOFTMAX_INDEX, SOFTMAX_DEALT), scale + 1);
@@ -160,8 +178,8 @@ static void build_exact_softmax(uvcci_nl_builder *b) {
     if (o->loss)
         uvcci_nl_lift_known(b, uvcci_nl_looked_up(b, &l, &ln, &ln_curve, loss_scale(o)), 2,
                             uvcci_nl_octaves_bits(&ln, loss_scale(o)));
-    const uint8_t inverse = uvcci_nl_exchange(b, uvcci_nl_looked_up(b, &l, &v, &inverse_curve, 0),
-                                              uvcci_nl_octaves_bits(&v, 0));
+    const uint8_t inverse = exchange_inverse(b, uvcci_nl_looked_up(b, &l, &v, &inverse_curve, 0),
+                                             uvcci_nl_octaves_bits(&v, 0));
     const uint8_t p = times_inverse(b, e, inverse, fraction + 1);
     uvcci_nl_lift_known(b, uvcci_nl_truncate_exactly(b, p, fraction - o->out_scale), 0,
                         o->out_scale + 1u);
@@ -215,7 +233,7 @@ static void build_softmax(uvcci_nl_builder *b) {
 
 static bool softmax_fits(const uvcci_nl_builder *b) {
     return b->o.scale > SOFTMAX_INDEX && b->o.scale <= SOFTMAX_INDEX + (b->o.exact ? 16 : 26) &&
-           uvcci_nl_columns_fit(b);
+           uvcci_nl_columns_fit(b) && !(b->o.saved && b->o.loss);
 }
 
 static uint8_t scale_of_index(const uvcci_nl_builder *b, unsigned output) {
@@ -224,10 +242,17 @@ static uint8_t scale_of_index(const uvcci_nl_builder *b, unsigned output) {
     return 0;
 }
 
-/* Probabilities; with a loss the greatest element and ln(sum of exp) too. */
+static uint8_t scale_of_inverse(const uvcci_nl_builder *b) {
+    const uvcci_nl_octaves v = sum_octaves(b, UVCC_NL_SOFTMAX_EXP_SCALE, 0);
+    return b->o.exact ? (uint8_t)uvcci_nl_octaves_scale(&v) : INVERSE_SCALE;
+}
+
+/* Probabilities; then the greatest element, and ln(sum of exp) or 1 / sum. */
 static uint8_t scale_of_softmax(const uvcci_nl_builder *b, unsigned output) {
     assert(output < UVCCI_NL_OUT_MAX);
-    return output == 0 ? b->o.out_scale : output == 1 ? b->o.scale : (uint8_t)loss_scale(&b->o);
+    if (output != 2)
+        return output == 0 ? b->o.out_scale : b->o.scale;
+    return b->o.saved ? scale_of_inverse(b) : (uint8_t)loss_scale(&b->o);
 }
 
 const uvcci_nl_family uvcci_nl_max = {build_max, uvcci_nl_columns_fit, NULL};

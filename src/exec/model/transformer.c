@@ -438,7 +438,7 @@ static void begin(uvcci_tf_builder *b, const char *name, uint32_t ahead, uint32_
     if (b->err == 0)
         uvcci_tf_note(b, uvcc_program_pipeline(b->p, b->w.stage, b->c->stages, ahead));
     b->truncation = b->c->truncation;
-    b->opens_logits = b->derivatives = false;
+    b->opens_logits = b->derivatives = b->trains = false;
     b->loss = UVCC_NO_TENSOR;
     b->mb = 0;
     b->sequences = sequences;
@@ -474,6 +474,7 @@ static void add_train(uvcci_tf_builder *b) {
     const uvcc_transformer_config *c = b->c;
     begin(b, "train", c->ahead, b->n.sequences);
     b->derivatives = !c->recompute;
+    b->trains = true;
     for (unsigned backward = 0; backward < 2; backward++)
         for (uint32_t mb = 0; mb < c->microbatches; mb++) {
             snprintf(b->scope, sizeof b->scope, "m%u.", mb);

@@ -95,6 +95,8 @@ typedef struct uvcci_tf_layer {
     uint32_t x1, x2; /* n1.y and n2.y of all rows of the microbatch */
     uint32_t q, k, v, o;
     uint32_t p[UVCCI_TF_TILES_MAX]; /* probabilities by tile, where they are kept */
+    /* by tile, where probabilities are not: what they are made of again */
+    uint32_t top[UVCCI_TF_TILES_MAX], inverse[UVCCI_TF_TILES_MAX];
     uint32_t act, slope, up,
         g; /* activation and its derivative; SWIGLU: the other factor; product */
 } uvcci_tf_layer;
@@ -158,6 +160,7 @@ typedef struct uvcci_tf_builder {
 
     bool opens_logits;
     bool derivatives;      /* activations give theirs: a backward pass reads them */
+    bool trains;           /* a backward pass comes after the forward pass */
     uint32_t gate;         /* read last by what must be done before a layer is computed again, or
                               UVCC_NO_TENSOR */
     uvcci_tf_shelf *shelf; /* new TRANSIENT tensors take its buffers; NULL: their own */

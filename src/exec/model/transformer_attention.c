@@ -10,8 +10,8 @@
  *
  * The last tile comes first: it is the largest. In long contexts whose activations are not kept the
  * tiles take turns in a few sets of buffers, which makes each wait for one before; scores and
- * probabilities are then never there as a whole, in the backward pass neither, which computes them
- * again. */
+ * probabilities are then never there as a whole, in the backward pass neither, which makes them
+ * again out of the greatest element and the sum of each row: two columns that are kept. */
 #include "exec/model/nonlinear.h"
 #include "exec/model/transformer.h"
 
@@ -154,16 +154,70 @@ static uint32_t mask_padding(uvcci_tf_builder *b, uint32_t scores) {
 }
 
 /* Of a tile; q over sqrt(head_dim). */
-static uint32_t probabilities(uvcci_tf_builder *b, const tile *t, uint32_t q, uint32_t k) {
-    const uvcci_tf_numbers *n = &b->n;
-    const uint32_t rows = b->sequences * n->rank_heads * t->rows;
-    const uint32_t s = uvcci_tf_transient(b, "S", rows, t->cols, n->inner, n->f);
+static uint32_t masked_scores(uvcci_tf_builder *b, const tile *t, uint32_t q, uint32_t k) {
+    const uint32_t rows = b->sequences * b->n.rank_heads * t->rows;
+    const uint32_t s = uvcci_tf_transient(b, "S", rows, t->cols, b->n.inner, b->n.f);
     uvcci_tf_product(b, q, k, s, UVCC_OP_TRANS_B | UVCC_OP_STACKED_C, true);
-    uint32_t masked = b->m.mask == UVCC_MODEL_MASK_CAUSAL ? mask_causally(b, s) : s;
-    if (b->padding != UVCC_NO_TENSOR)
-        masked = mask_padding(b, masked);
-    const uint32_t p = uvcci_tf_transient(b, "P", rows, t->cols, n->f + 1u, n->f);
-    uvcci_tf_emit(b, UVCC_NL_SOFTMAX, (uvcc_nonlinear_options){0}, &masked, &p);
+    const uint32_t masked = b->m.mask == UVCC_MODEL_MASK_CAUSAL ? mask_causally(b, s) : s;
+    return b->padding != UVCC_NO_TENSOR ? mask_padding(b, masked) : masked;
+}
+
+/* Scores that are computed again come out the same only where nothing is rounded at random. */
+static bool same_again(const uvcci_tf_ways *how) {
+    return how->exact && how->truncation != UVCC_TRUNC_STOCHASTIC;
+}
+
+/* The columns that make a tile's probabilities again. They stay, so they have buffers of their own.
+ */
+static void keep_columns(uvcci_tf_builder *b, uvcci_tf_layer *l, const tile *t,
+                         const uvcc_tensor_desc shape[3]) {
+    uvcci_tf_shelf *shelf = b->shelf;
+    b->shelf = NULL;
+    l->top[t->number] =
+        uvcci_tf_transient(b, "PM", shape[1].rows, 1, shape[1].bits, shape[1].scale);
+    l->inverse[t->number] =
+        uvcci_tf_transient(b, "PR", shape[2].rows, 1, shape[2].bits, shape[2].scale);
+    b->shelf = shelf;
+}
+
+/* Probabilities from scores. */
+static uint32_t softmax(uvcci_tf_builder *b, uvcci_tf_layer *l, const tile *t, uint32_t scores) {
+    const uvcc_tensor_desc d = *uvcci_tf_desc(b, scores);
+    uvcc_nonlinear_options o = {.size = sizeof o, .exact = b->how.exact};
+    uvcc_tensor_desc shape[3] = {0};
+    uint32_t out[3] = {uvcci_tf_transient(b, "P", d.rows, d.cols, b->n.f + 1u, b->n.f)};
+    if (b->trains && b->n.alive != 0) {
+        o.saved = true;
+        o.headroom = !same_again(&b->how);
+        uvcci_tf_note(b, uvcci_nonlinear_output_in(b->p, UVCC_NL_SOFTMAX, &o, &d, shape));
+        keep_columns(b, l, t, shape);
+        out[1] = l->top[t->number];
+        out[2] = l->inverse[t->number];
+    }
+    uvcci_tf_emit(b, UVCC_NL_SOFTMAX, o, &scores, out);
+    return out[0];
+}
+
+/* The same out of the columns: exp(m - x) / sum as the function has it, in the buffers of scores and
+ * probabilities. m is at most 2^-3 above a score that the mask left, so the difference has one bit
+ * more than masked scores. */
+static uint32_t softmax_again(uvcci_tf_builder *b, const uvcci_tf_layer *l, const tile *t,
+                              uint32_t scores) {
+    static const char *const names[] = {"PE"};
+    const uvcc_tensor_desc d = *uvcci_tf_desc(b, scores);
+    const uint32_t below = uvcci_tf_successor(b, "T", scores, d.bits + 1u, d.scale);
+    const uint32_t inverse = l->inverse[t->number];
+    const uint8_t truncation = b->truncation;
+    uint32_t e = 0;
+    uvcci_tf_local(b, UVCC_OP_ROW_RSUB, scores, l->top[t->number], below);
+    uvcci_tf_function(b, UVCC_NL_EXP,
+                      (uvcc_nonlinear_options){.out_scale = UVCC_NL_SOFTMAX_EXP_SCALE}, &below,
+                      names, &e);
+    const uint32_t p = uvcci_tf_successor(b, "P", e, b->n.f + 1u, b->n.f);
+    b->truncation = b->how.exact ? uvcci_tf_exact(b) : UVCC_TRUNC_STOCHASTIC;
+    uvcci_tf_times_within(b, UVCC_OP_ROW_MUL, e, inverse, p,
+                          uvcci_tf_desc(b, e)->scale + uvcci_tf_desc(b, inverse)->scale + 1u);
+    b->truncation = truncation;
     return p;
 }
 
@@ -177,7 +231,8 @@ void uvcci_tf_attention(uvcci_tf_builder *b, uvcci_tf_layer *l) {
     for (uint32_t i = n->tiles; i-- > 0;) {
         const tile t = begin_tile(b, i);
         const uint32_t qt = rows_of(b, "QT", q, t.first, t.rows);
-        l->p[i] = probabilities(b, &t, qt, rows_of(b, "KT", l->k, 0, t.cols));
+        const uint32_t scores = masked_scores(b, &t, qt, rows_of(b, "KT", l->k, 0, t.cols));
+        l->p[i] = softmax(b, l, &t, scores);
         add_part(b, &o, &t, l->p[i], rows_of(b, "VT", l->v, 0, t.cols), UVCC_OP_STACKED_A);
         end_tile(b, &t);
     }
@@ -248,8 +303,9 @@ static void through_tile(uvcci_tf_builder *b, backward *w, uint32_t number) {
     const uvcci_tf_layer *l = w->l;
     uint32_t p = l->p[number];
     if (b->n.alive != 0)
-        p = probabilities(b, &t, rows_of(b, "QT", w->q, t.first, t.rows),
-                          rows_of(b, "KT", l->k, 0, t.cols));
+        p = softmax_again(b, l, &t,
+                          masked_scores(b, &t, rows_of(b, "QT", w->q, t.first, t.rows),
+                                        rows_of(b, "KT", l->k, 0, t.cols)));
     const uint32_t go = rows_of(b, "DOT", w->go, t.first, t.rows);
     const uint32_t g =
         uvcci_tf_gradients(b, "DS", uvcci_tf_desc(b, p)->rows, t.cols, UVCCI_TF_GRADIENT_MORE);
