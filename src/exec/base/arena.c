@@ -155,6 +155,7 @@ uint64_t uvcci_arena_bound(uint64_t used_bytes, uint64_t *records) {
 }
 
 #define CHUNK_BYTES 4096u
+#define LARGE_BYTES (CHUNK_BYTES / 4) /* a piece of more has a chunk of its own */
 struct uvcci_bump_chunk {
     struct uvcci_bump_chunk *next;
     size_t cap, used;
@@ -166,48 +167,50 @@ void uvcci_bump_init(uvcci_bump *b, const uvcc_allocator *al) {
     b->chunks = NULL;
 }
 
+/* The first chunk is the one that has room: one of a large piece goes behind it. */
+static struct uvcci_bump_chunk *add_chunk(uvcci_bump *b, size_t bytes) {
+    const bool large = bytes > LARGE_BYTES;
+    const size_t cap = large ? bytes : CHUNK_BYTES;
+    struct uvcci_bump_chunk *c = b->alloc->alloc(b->alloc->user, sizeof *c + cap, UVCC_MEM_STATE);
+    if (c == NULL)
+        return NULL;
+    struct uvcci_bump_chunk **at = large && b->chunks != NULL ? &b->chunks->next : &b->chunks;
+    c->cap = cap;
+    c->used = 0;
+    c->next = *at;
+    *at = c;
+    return c;
+}
+
 void *uvcci_bump_take(uvcci_bump *b, size_t bytes) {
     assert(b->alloc != NULL && bytes <= SIZE_MAX / 2);
     bytes = (bytes + 15) & ~(size_t)15;
     struct uvcci_bump_chunk *c = b->chunks;
-    if (c == NULL || c->cap - c->used < bytes) {
-        size_t cap = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
-        c = b->alloc->alloc(b->alloc->user, sizeof *c + cap, UVCC_MEM_STATE);
-        if (c == NULL)
-            return NULL;
-        c->cap = cap;
-        c->used = 0;
-        c->next = b->chunks;
-        b->chunks = c;
-    }
+    if (c == NULL || c->cap - c->used < bytes)
+        c = add_chunk(b, bytes);
+    if (c == NULL)
+        return NULL;
     void *p = c->bytes + c->used;
     c->used += bytes;
     memset(p, 0, bytes);
     return p;
 }
 
-uvcci_bump_mark uvcci_bump_here(const uvcci_bump *b) {
-    return (uvcci_bump_mark){.chunk = b->chunks, .used = b->chunks != NULL ? b->chunks->used : 0};
+uint64_t uvcci_bump_bytes(const uvcci_bump *b) {
+    uint64_t bytes = 0;
+    for (const struct uvcci_bump_chunk *c = b->chunks; c != NULL; c = c->next)
+        bytes += sizeof *c + c->cap;
+    return bytes;
 }
 
-void uvcci_bump_rewind(uvcci_bump *b, uvcci_bump_mark mark) {
-    while (b->chunks != mark.chunk) {
-        struct uvcci_bump_chunk *c = b->chunks;
-        b->chunks = c->next;
-        uvcci_wipe(c->bytes, c->used);
-        b->alloc->free(b->alloc->user, c, sizeof *c + c->cap, UVCC_MEM_STATE);
-    }
-    if (mark.chunk != NULL)
-        mark.chunk->used = mark.used;
-}
-
-/* A chunk is closed when a piece does not fit any more: it and that piece are more than its size.
- * So all chunks but the last are less than twice the pieces. */
+/* Large pieces have no more than they need. Of the other chunks all but the last are full to three
+ * quarters: a piece that did not fit any more is no more than a quarter of one. */
 uint64_t uvcci_bump_bound(uint64_t bytes, uint64_t pieces) {
     if (pieces == 0)
         return 0;
-    const uint64_t caps = 2 * (bytes + 15 * pieces) + CHUNK_BYTES;
-    return caps + (caps / CHUNK_BYTES + 1) * sizeof(struct uvcci_bump_chunk);
+    const uint64_t taken = bytes + 15 * pieces;
+    const uint64_t chunks = (taken / LARGE_BYTES + taken / (CHUNK_BYTES / 4 * 3) + 2);
+    return taken + taken / 3 + CHUNK_BYTES + chunks * sizeof(struct uvcci_bump_chunk);
 }
 
 void uvcci_bump_reset(uvcci_bump *b) {

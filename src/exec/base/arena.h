@@ -57,13 +57,8 @@ void uvcci_bump_init(uvcci_bump *b, const uvcc_allocator *al);
 /* Zeroed, 16-byte aligned; NULL when the allocator fails. */
 void *uvcci_bump_take(uvcci_bump *b, size_t bytes);
 void uvcci_bump_reset(uvcci_bump *b);
-/* Where it stands; and gives back all that was taken since. */
-typedef struct uvcci_bump_mark {
-    struct uvcci_bump_chunk *chunk;
-    size_t used;
-} uvcci_bump_mark;
-uvcci_bump_mark uvcci_bump_here(const uvcci_bump *b);
-void uvcci_bump_rewind(uvcci_bump *b, uvcci_bump_mark mark);
+/* What it holds of the allocator. */
+uint64_t uvcci_bump_bytes(const uvcci_bump *b);
 /* Most that so many pieces of so many bytes in all take. */
 uint64_t uvcci_bump_bound(uint64_t bytes, uint64_t pieces);
 

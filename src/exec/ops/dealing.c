@@ -6,6 +6,7 @@
 
 #include "exec/runtime/builder.h"
 #include "exec/runtime/names.h"
+#include "exec/runtime/op_memory.h"
 #include "exec/runtime/prg_check.h"
 #include "exec/runtime/trace.h"
 
@@ -137,6 +138,7 @@ void uvcci_deal_free(uvcc_session *s, uvcci_instance *r) {
     r->deal_words = NULL;
     r->deal_leaves = NULL;
     r->deal_out = NULL;
+    assert(uvcci_bump_bytes(&r->deal_bump) <= uvcci_deal_memory(r->plan));
     uvcci_bump_reset(&r->deal_bump);
     assert(s->dealing >= r->deal_taken);
     s->dealing -= r->deal_taken;

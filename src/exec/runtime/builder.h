@@ -17,7 +17,10 @@ enum {
     UVCCI_ROLE_ALL = 7
 };
 
-/* A list of hash items that becomes tasks. */
+enum { UVCCI_KEY_STREAM_BYTES = 24 }; /* a stream of keys, in the list that sorts them */
+enum { UVCCI_HASHES_FIRST = 16 };     /* room of a list at first; then it doubles */
+
+/* A list of hash items that becomes a task. */
 typedef struct uvcci_hash_list {
     uvcc_hash_item *items;
     uint32_t count, cap;

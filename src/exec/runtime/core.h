@@ -141,17 +141,16 @@ struct uvcci_instance {
     uint32_t tile;     /* of a turn that is a tile's */
     uint32_t tiles_made, tiles_here; /* of its triple: C is sent; the peers' part is in too */
     bool beside;                     /* `turn` is beside the op's own */
-    uvcci_bump_mark mark;            /* of the memory before it */
     bool job_out, started, deal_done;
     bool parked, deal_parked; /* its job came back while the step halts: cancel.h */
     uvcci_plan_ids ids;
     uvcci_instance_round *rounds; /* as in the plan */
     uvcci_engine **engine;        /* [id][block]; tile 0 last */
-    /* working memory */
-    uvcci_bump bump;
+    /* working memory: until it is done, and until its present turn is */
+    uvcci_bump bump, turn_bump;
     uvcc_task *tasks;
     uint32_t task_count;
-    uvcci_batch_out out[UVCCI_TURN_ROUNDS];
+    uvcci_batch_out *out; /* [UVCCI_TURN_ROUNDS]; NULL: the turn sends nothing */
     uvcci_pending_leaf *leaves;
     void *state; /* of its family: see op_way.h. NULL: none now */
     uint8_t *keys;

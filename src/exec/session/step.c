@@ -70,6 +70,7 @@ static bool instance_tables(uvcc_session *s, uvcci_step *st, uvcci_instance *r) 
     const uvcci_plan *plan = r->plan;
     assert(plan->edge_blocks >= plan->blocks && r->engine == NULL);
     uvcci_bump_init(&r->bump, &s->alloc);
+    uvcci_bump_init(&r->turn_bump, &s->alloc);
     uvcci_bump_init(&r->deal_bump, &s->alloc);
     const unsigned rounds = (unsigned)plan->round_count + plan->key_count;
     r->ids.id = uvcci_bump_take(&st->bump, (plan->id_count + 1u) * sizeof *r->ids.id);
