@@ -4,6 +4,7 @@
  * test's output. */
 #include "triangle.h"
 
+#include <inttypes.h>
 #include <uvcc/mlp.h>
 #include <uvcc/nonlinear.h>
 #include <uvcc/transformer.h>
@@ -73,6 +74,20 @@ static uvcc_memory_bound ask(const uvcc_config *cfg, const uvcc_program *p) {
     return b;
 }
 
+/* KiB that were taken and those of the bound; how many times more it is, by class; its terms. */
+static void tell(const char *what, const counter *c, const uvcc_memory_bound *b) {
+    static const char *const class_name[] = {"STATE", "WIRE", "SECRET", "TENSOR"};
+    print_message("%-22s %7" PRIu64 " of %7" PRIu64 " (%.2f);", what, c->peak[4] >> 10,
+                  b->bytes >> 10, (double)b->bytes / (double)c->peak[4]);
+    for (unsigned k = 0; k < 4; k++)
+        print_message(" %s %" PRIu64 " of %" PRIu64, class_name[k], c->peak[k] >> 10,
+                      b->by_class[k] >> 10);
+    print_message("; terms");
+    for (unsigned k = 0; k < UVCC_MEMORY_TERMS; k++)
+        print_message(" %" PRIu64, b->term[k] >> 10);
+    print_message("\n");
+}
+
 /* Ends the run and compares. */
 static void end(triangle *t, const uvcc_program *p, const char *what, bool near) {
     triangle_close(t);
@@ -82,15 +97,7 @@ static void end(triangle *t, const uvcc_program *p, const char *what, bool near)
         const counter *c = &count_of[i];
         uvcc_session_get_stats(t->s[i], &st);
         if (i == 0)
-            print_message("%-22s %9.0f KiB of %9.0f (%.1f); STATE %.1f WIRE %.1f SECRET %.1f "
-                          "TENSOR %.1f; links %.0f%%\n",
-                          what, (double)c->peak[4] / 1024, (double)b.bytes / 1024,
-                          (double)b.bytes / (double)c->peak[4],
-                          (double)b.by_class[0] / (double)c->peak[0],
-                          (double)b.by_class[1] / (double)c->peak[1],
-                          (double)b.by_class[2] / (double)c->peak[2],
-                          (double)b.by_class[3] / (double)c->peak[3],
-                          100.0 * (double)b.term[UVCC_MEMORY_LINKS] / (double)b.bytes);
+            tell(what, c, &b);
         for (unsigned k = 0; k < 4; k++)
             assert_true(c->peak[k] <= b.by_class[k]);
         /* loose, not absurd: of the entry that needs the most, and with windows of its size */

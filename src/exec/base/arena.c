@@ -81,13 +81,18 @@ static void drop_kept(uvcci_arena *p, unsigned c) {
     p->alloc->free(p->alloc->user, f->mem, class_bytes(c), p->cls);
     p->alloc->free(p->alloc->user, f, sizeof *f, UVCC_MEM_STATE);
     p->held_bytes -= class_bytes(c);
+    p->kept--;
 }
 
-/* Makes room for `size` more: what is kept may be as much as was ever used at a time, and no more,
+static uint64_t most_held(uint64_t used_bytes) {
+    return used_bytes / 4 * UVCCI_ARENA_QUARTERS;
+}
+
+/* Makes room for `size` more: what is kept is a part of what was ever used at a time, and no more,
  * whatever sizes come one after the other. The largest go first. */
 static void limit_kept(uvcci_arena *p, size_t size) {
     const uint64_t used = p->used_bytes + size;
-    const uint64_t most = UVCCI_ARENA_TIMES * (used > p->peak_bytes ? used : p->peak_bytes);
+    const uint64_t most = most_held(used > p->peak_bytes ? used : p->peak_bytes);
     for (unsigned c = UVCCI_ARENA_CLASSES; c-- != 0 && p->held_bytes + size > most;)
         while (p->free[c] != NULL && p->held_bytes + size > most)
             drop_kept(p, c);
@@ -103,6 +108,7 @@ void *uvcci_arena_take(uvcci_arena *p, size_t bytes) {
     if (f != NULL) {
         p->free[c] = f->next;
         mem = f->mem;
+        p->kept--;
         p->alloc->free(p->alloc->user, f, sizeof *f, UVCC_MEM_STATE);
     } else {
         if (p->limit_bytes != 0 && p->held_bytes + size > p->limit_bytes) {
@@ -130,7 +136,9 @@ void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes) {
     unsigned c = size_class(bytes, &size);
     assert(c < UVCCI_ARENA_CLASSES && p->used_bytes >= size && p->held_bytes >= size);
     p->used_bytes -= size;
-    struct uvcci_arena_free *f = p->alloc->alloc(p->alloc->user, sizeof *f, UVCC_MEM_STATE);
+    struct uvcci_arena_free *f = NULL;
+    if (p->kept < UVCCI_ARENA_KEPT)
+        f = p->alloc->alloc(p->alloc->user, sizeof *f, UVCC_MEM_STATE);
     if (f == NULL) { /* no record, no reuse */
         p->alloc->free(p->alloc->user, mem, size, p->cls);
         p->held_bytes -= size;
@@ -139,6 +147,7 @@ void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes) {
     f->mem = mem;
     f->next = p->free[c];
     p->free[c] = f;
+    p->kept++;
 }
 
 void uvcci_arena_drain(uvcci_arena *p) {
@@ -149,8 +158,9 @@ void uvcci_arena_drain(uvcci_arena *p) {
 }
 
 uint64_t uvcci_arena_bound(uint64_t used_bytes, uint64_t *records) {
-    const uint64_t held = UVCCI_ARENA_TIMES * used_bytes;
-    *records = held / class_bytes(0) * sizeof(struct uvcci_arena_free);
+    const uint64_t held = most_held(used_bytes), blocks = held / class_bytes(0);
+    *records =
+        (blocks < UVCCI_ARENA_KEPT ? blocks : UVCCI_ARENA_KEPT) * sizeof(struct uvcci_arena_free);
     return held;
 }
 

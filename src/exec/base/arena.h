@@ -11,8 +11,10 @@
 #include <uvcc/types.h>
 
 #define UVCCI_ARENA_CLASSES 160u
-/* Blocks in use and kept ones together are at most so many times what was in use at its peak. */
-#define UVCCI_ARENA_TIMES 2u
+/* Blocks in use and kept ones together are at most so many quarters of what was in use at its peak,
+ * and no more than so many are kept. */
+#define UVCCI_ARENA_QUARTERS 5u
+#define UVCCI_ARENA_KEPT     4096u
 
 /* Counts what goes through an allocator. */
 typedef struct uvcci_meter {
@@ -30,6 +32,7 @@ typedef struct uvcci_arena {
     uint64_t used_bytes;                                /* handed out */
     uint64_t held_bytes;                                /* handed out and kept for reuse */
     uint64_t peak_bytes;                                /* of used_bytes */
+    uint32_t kept;                                      /* blocks */
     struct uvcci_arena_free *free[UVCCI_ARENA_CLASSES]; /* records of kept blocks */
 } uvcci_arena;
 
