@@ -179,9 +179,10 @@ static inline uint32_t uvcci_plan_rows(const uvcci_plan *plan) {
 
 /* Bytes of a digest TLV, of which a part may carry one more per vector. */
 enum { UVCCI_DIGEST_TLV_BYTES = 4 + 12 + 32 };
-/* Bytes that one block can add to a message of the round, at most; blocks of so many bytes that a
- * message of so many vectors has room for. */
-uint64_t uvcci_plan_block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r);
+/* Bytes that a block can add to a message of the round, at most, the first one as much as any;
+ * blocks of so many bytes that a message of so many vectors has room for. */
+uint64_t uvcci_plan_block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r,
+                                    uint32_t block);
 uint64_t uvcci_plan_part_room(uint64_t per_block, unsigned vectors);
 void uvcci_plan_free(uvcci_plan *plan, const uvcc_allocator *al);
 
