@@ -276,7 +276,7 @@ static bool openings_agree(const uvcci_instance *r) {
     for (unsigned i = 0; i < r->plan->round_count; i++) {
         const uvcci_instance_round *in = &r->rounds[i];
         if (r->turn != 0 && uvcci_turn_sends(r, i, r->turn - 1u) && in->check != NULL &&
-            !uvcci_ct_equal(in->check, in->digest[0][in->check_side], 32))
+            !uvcci_ct_equal(in->check, in->vec[0].digest[in->check_side], 32))
             return false;
     }
     return true;
