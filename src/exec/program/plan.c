@@ -71,6 +71,15 @@ uint64_t uvcci_plan_block_bytes_max(const uvcci_plan *plan, const uvcci_plan_rou
     return sum;
 }
 
+/* A leaf for each message, sent or received; of a vector's block that it is opened, or both
+ * commitments and that it is lifted; of keys from and for each peer; of a triple. */
+uint64_t uvcci_plan_leaves_max(const uvcci_plan *p) {
+    uint64_t n = 4ull * p->messages_max + 8;
+    for (unsigned k = 0; k < p->id_count; k++)
+        n += 4ull * p->id[k].blocks;
+    return n + 4ull * p->edge_blocks + p->beaver.tiles.count;
+}
+
 void uvcci_plan_free(uvcci_plan *plan, const uvcc_allocator *al) {
     if (plan->segments.last != NULL) {
         uvcci_plan_free(plan->segments.last, al);

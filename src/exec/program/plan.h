@@ -162,6 +162,8 @@ typedef struct uvcci_plan {
     uint32_t messages_max;                    /* one way, keys included */
 } uvcci_plan;
 
+/* Leaves of the transcript that a segment has, at most. */
+uint64_t uvcci_plan_leaves_max(const uvcci_plan *plan);
 /* The plan of a segment, given its op's. */
 static inline const uvcci_plan *uvcci_plan_segment(const uvcci_plan *plan, uint32_t segment) {
     return plan->segments.last != NULL && segment + 1 == plan->segments.count ? plan->segments.last

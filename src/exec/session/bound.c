@@ -77,15 +77,6 @@ static unsigned instrs_of(const uvcci_plan *p) {
     return p->function != NULL ? p->function->instr_count : 0;
 }
 
-/* A leaf for each message, sent or received; of a vector's block that it is opened, or both
- * commitments and that it is lifted; of keys from and for each peer; of a triple. */
-static uint64_t leaves_of(const uvcci_plan *p) {
-    uint64_t n = 4ull * p->messages_max + 8;
-    for (unsigned k = 0; k < p->id_count; k++)
-        n += 4ull * p->id[k].blocks;
-    return n + 4ull * p->edge_blocks + p->beaver.tiles.count;
-}
-
 static uint64_t places_of(const uvcci_plan *p) {
     const uint64_t longest = p->edge_blocks > p->blocks ? p->edge_blocks : p->blocks;
     return PLACES * (longest + p->beaver.tiles.count) * (p->turns + 2u + 2u * instrs_of(p));
@@ -108,7 +99,7 @@ static void add_segments(const uvcc_program *prog, const uvcci_op *op, const uvc
     n->online += count * p->online_bytes_max;
     n->keys += count * p->key_bytes_max;
     n->messages += count * p->messages_max;
-    n->leaves += count * leaves_of(p);
+    n->leaves += count * uvcci_plan_leaves_max(p);
     n->rows += count * p->batches;
     n->places += count * places_of(p);
     if (p->key_count != 0) {

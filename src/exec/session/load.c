@@ -17,9 +17,9 @@
 #define KEYS_USUAL (32ull << 20) /* that a peer may send ahead */
 
 typedef struct needs {
-    uint64_t online_bytes, key_bytes;  /* of the most in a window; of the largest op */
-    uint64_t messages;                 /* in a window */
-    uint64_t step_keys, step_messages; /* of the entry that has most */
+    uint64_t online_bytes, key_bytes;               /* of the most in a window; of the largest op */
+    uint64_t messages;                              /* in a window */
+    uint64_t step_keys, step_messages, step_leaves; /* of the entry that has most */
     uint32_t outputs;
 } needs;
 
@@ -88,7 +88,7 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
                 n->key_bytes = plan->key_bytes_max;
         }
         in_window w = {.n = n};
-        uint64_t keys = 0, messages = 0;
+        uint64_t keys = 0, messages = 0, leaves = 0;
         for (uint32_t i = 0; i < entry->op_count; i++) {
             const uvcci_plan *plan = s->plans[e][i];
             if (plan->beaver.on) {
@@ -97,9 +97,12 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
             }
             keys += UVCCI_PLAN_SUM(plan, key_bytes_max);
             messages += UVCCI_PLAN_SUM(plan, messages_max);
+            leaves += (plan->segments.count - 1) * uvcci_plan_leaves_max(plan) +
+                      uvcci_plan_leaves_max(uvcci_plan_segment(plan, plan->segments.count - 1));
         }
         n->step_keys = at_least(n->step_keys, keys);
         n->step_messages = at_least(n->step_messages, messages);
+        n->step_leaves = at_least(n->step_leaves, leaves);
         uvcci_window_ranges(
             s->plans[e], entry->op_count, entry->window,
             &(uvcci_window_walk){.enter = enter_window, .leave = leave_window, .user = &w});
@@ -258,6 +261,9 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
     rc = make_plans(s, p, &n);
     if (rc != 0)
         return rc;
+    if (s->cfg.limits.leaves_max == UVCCI_LEAVES_USUAL && n.step_leaves + 64 > UVCCI_LEAVES_USUAL)
+        s->cfg.limits.leaves_max =
+            n.step_leaves + 64 < UINT32_MAX ? (uint32_t)n.step_leaves + 64 : UINT32_MAX;
     s->event_cap = 96 + 2 * n.outputs + UVCCI_MISMATCH_EVENTS;
     s->events = s->alloc.alloc(s->alloc.user, s->event_cap * sizeof s->events[0], UVCC_MEM_STATE);
     s->buffers =
