@@ -14,9 +14,11 @@
  *
  *     bench_triangle [PART OF A NAME [parties|workers|turns]...]
  *
- * "one_op" is one op of 2^26 products, in the usual window and in one of 64 MiB; it takes 10 GB, so
- * it runs by its name only. So do the forward passes of a layer of BERT-base, "bert_layer/128" and
- * "bert_layer/512" tokens, whose "memory_bytes" are all that the session had. */
+ * "one_op" is one op of 2^26 products, in the usual window and in one of 64 MiB; "deep" a training
+ * step of 48 layers and 64 microbatches of one sequence, narrow ones, since it is about the size of
+ * the program. Either takes 10 GB, so they run by their names only. So do the forward passes of a
+ * layer of BERT-base, "bert_layer/128" and "bert_layer/512" tokens, whose "memory_bytes" are all
+ * that the session had. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,12 +30,13 @@
 #include <uvcc/loopback.h>
 #include <uvcc/model.h>
 #include <uvcc/nonlinear.h>
+#include <uvcc/transformer.h>
 #include <uvcc/uvcc.h>
 
 #include "../tools/parties.h"
 
 enum { STEPS = 11, PIECE = 1 << 15 };
-static const char large[] = "one_op", layer[] = "bert_layer";
+static const char large[] = "one_op", deep[] = "deep", layer[] = "bert_layer";
 
 typedef enum drive_by { PARTIES, WORKERS, TURNS, DRIVERS } drive_by;
 static const char *const driver_names[DRIVERS] = {"parties", "workers", "turns"};
@@ -191,6 +194,22 @@ static uvcc_program *one_op(uint32_t n, uvcc_op_desc op, uint64_t window) {
     return end(p);
 }
 
+/* A training step of a model that is deep and narrow. */
+static uvcc_program *deep_model(void) {
+    const uvcc_transformer_worker only = {0, 0, 0};
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_transformer_config c;
+    uvcc_program *p = NULL;
+    check(uvcc_transformer_default(&c, sizeof c), "options");
+    c.layers = 48;
+    c.batch = c.microbatches = 64;
+    c.context = 4;
+    c.dim = c.hidden = 16;
+    c.heads = 2;
+    check(uvcc_transformer_program(&p, &c, &only, &al, NULL, 0), "program");
+    return p;
+}
+
 typedef struct triangle {
     drive_by by;
     uvcc_loopback *net;
@@ -285,7 +304,7 @@ static void open_triangle(triangle *t, const workload *w, drive_by by) {
             const size_t n = (size_t)d->rows * d->cols;
             int64_t *v = malloc(n * sizeof *v);
             for (size_t j = 0; v != NULL && j < n; j++)
-                v[j] = (int64_t)(j * 2654435761u % (1u << 16)) + 4096;
+                v[j] = (int64_t)((j * 2654435761u % (1u << 16) + 4096) & ((1ull << d->bits) - 1));
             check(v != NULL ? uvcc_session_set_public(t->s[i], k, v) : UVCC_ERR_NOMEM, "values");
             free(v);
         }
@@ -316,11 +335,25 @@ typedef struct variant {
     double seconds[STEPS], cpu[STEPS]; /* cpu: of all threads */
 } variant;
 
+/* Zeros. */
+static void give_inputs(triangle *t, const uvcc_program *p, uint32_t step) {
+    for (uint32_t k = 0; k < uvcc_program_input_count(p, 0); k++) {
+        const uvcc_io_desc *io = uvcc_program_input_at(p, 0, k);
+        const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, io->tensor);
+        int64_t *v = calloc((size_t)d->rows * d->cols, sizeof *v);
+        check(v != NULL ? uvcc_session_input(t->s[io->owner], step, io->id, v, now_of(t))
+                        : UVCC_ERR_NOMEM,
+              "input");
+        free(v);
+    }
+}
+
 static void run_step(variant *v, uint32_t step) {
     triangle *t = &v->t;
     const double start = now(), cpu = read_clock(CLOCK_PROCESS_CPUTIME_ID);
     for (unsigned i = 0; i < 3; i++)
         check(uvcc_session_step(t->s[i], step, 0, now_of(t)), "step");
+    give_inputs(t, v->w.p, step);
     t->until_finished = 3 * (step + 1);
     drive(t, v->w.name);
     v->seconds[step] = now() - start;
@@ -398,7 +431,10 @@ static void run(const choice *only, const char *name, uint64_t work, uvcc_progra
     variant v[2 * DRIVERS];
     unsigned count = 0;
     const bool alone = strstr(name, large) != NULL || strstr(name, "bert_layer/512") != NULL;
-    const unsigned steps = alone ? 3 : is_layer(name) ? 7 : STEPS;
+    const unsigned steps = strstr(name, deep) != NULL ? 2
+                           : alone                    ? 3
+                           : is_layer(name)           ? 7
+                                                      : STEPS;
     for (unsigned k = 0; k < 2 * DRIVERS; k++)
         if (only->drivers[k / 2])
             v[count++] = (variant){
@@ -441,6 +477,11 @@ int main(int argc, char **argv) {
         run(only, longer ? only->part : "bert_layer/128", 1, bert_layer(longer ? 512 : 128, 0));
         if (!longer) /* scores and the activation's inputs below 32 */
             run(only, "bert_layer/128_inner_5", 1, bert_layer(128, 5));
+        return 0;
+    }
+    if (only->part != NULL && strcmp(only->part, deep) == 0) {
+        uvcc_program *p = deep_model();
+        run(only, "step/deep", uvcc_program_op_count(p, 0), p);
         return 0;
     }
     run(only, "relu/fss/31_bits", million, elements(million, relu, 30, 16));

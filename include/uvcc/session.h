@@ -129,7 +129,8 @@ typedef struct uvcc_config_limits {
                                        limit aborts (MEMORY) */
     uint32_t jobs_max;            /**< compute jobs out at a time, collectives apart; at least 4, 0:
                                        256 */
-    uint32_t leaves_max;          /**< transcript leaves of a step; 0: 2^22 */
+    uint32_t leaves_max;          /**< transcript leaves of a step; 0: 2^22, or as many as
+                                       the program has if these are more */
     uint64_t close_ns;            /**< how long a closing session waits for its peers at most, after
                                        an abort too; 0: 3 s; UVCC_NEVER: as long as it takes */
     uint64_t reserved[3];         /**< 0 */

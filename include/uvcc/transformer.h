@@ -118,6 +118,9 @@ typedef struct uvcc_transformer_config {
     uint16_t sks;        /**< of 1000 matrix products (attention's excepted) so many are checked for
                               integrity, chosen by coins (SKS_START): products are kept whole for
                               it, which costs a resharing each; 0: none */
+    uint32_t window_mib; /**< the program's window (uvcc_program_window), in MiB, at most 2^20: less
+                              means less memory and more waiting. 0: UVCC_WINDOW_BYTES. Programs of
+                              several stages have none */
 } uvcc_transformer_config;
 
 /** A worker of a party. */

@@ -200,9 +200,10 @@ void uvcci_link_bound(const uvcc_link *l, const uvcci_link_use *use, uint64_t by
     const uint64_t data = (use->tx_bytes < tx ? use->tx_bytes : tx) + rx + spare;
     assert(bound > pools + uvcci_data_bound(l));
     by_class[UVCC_MEM_WIRE] = used + (data < tx + rx ? data : tx + rx);
-    by_class[UVCC_MEM_SECRET] = sizeof(uvcci_link_keys) + sizeof(uvcci_step_keys) +
-                                UVCC_CHUNK_BYTES + UVCC_FRAME_SEAL_BYTES;
-    by_class[UVCC_MEM_STATE] = bound - pools - uvcci_data_bound(l);
+    const uint64_t opened =
+        l->cfg.datagram ? UVCCI_PACKET_MAX_BYTES : UVCC_CHUNK_BYTES + UVCC_FRAME_SEAL_BYTES;
+    by_class[UVCC_MEM_SECRET] = sizeof(uvcci_link_keys) + sizeof(uvcci_step_keys) + opened;
+    by_class[UVCC_MEM_STATE] = bound - pools - uvcci_data_bound(l) - opened;
     by_class[UVCC_MEM_TENSOR] = 0;
 }
 

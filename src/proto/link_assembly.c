@@ -19,6 +19,8 @@
 #define TABLE_MIN      16u
 #define RANGES_MIN     4u
 #define RANGE_CAPS_MAX (4u * UVCCI_WINDOW)
+#define RANGE_CAPS_MIN 64u
+#define RANGE_BYTES    256u /* of the credit, for each */
 
 /* ---- the table ---- */
 
@@ -114,6 +116,13 @@ uvcci_range_slot uvcci_range_slot_of(uvcci_rx_msg *m, uint32_t first, uint32_t e
     return s;
 }
 
+/* Honest frames of a message of several have 570 bytes or more, and every other one is missing at
+ * most: arrays of so many ranges have no more of them than a window of messages needs. */
+static uint64_t range_caps_max(const uvcc_link *l) {
+    const uint64_t caps = (l->cfg.rx_online_bytes + l->cfg.rx_keys_bytes) / RANGE_BYTES;
+    return uvcci_min64(uvcci_max64(caps, RANGE_CAPS_MIN), RANGE_CAPS_MAX);
+}
+
 /* A range of its own may need a greater array. What is refused here comes again, when
  * retransmissions have closed gaps; no honest window has as many gaps as all arrays can hold. */
 static uint32_t ranges_more(const uvcci_rx_msg *m, const uvcci_range_slot *s) {
@@ -126,7 +135,7 @@ static uint32_t ranges_more(const uvcci_rx_msg *m, const uvcci_range_slot *s) {
 bool uvcci_range_admissible(const uvcc_link *l, const uvcci_rx_msg *m, const uvcci_range_slot *s) {
     return s->left || s->right ||
            (m->range_cnt <= l->cfg.rx_ranges_max &&
-            l->rx.range_caps + ranges_more(m, s) <= RANGE_CAPS_MAX);
+            l->rx.range_caps + ranges_more(m, s) <= range_caps_max(l));
 }
 
 bool uvcci_range_reserve(uvcc_link *l, uvcci_rx_msg *m, const uvcci_range_slot *s) {
@@ -240,8 +249,8 @@ void uvcci_assembly_trim(uvcc_link *l) {
 uint64_t uvcci_assembly_bound(const uvcc_link *l) {
     uint64_t limit = l->cfg.rx_online_bytes + l->cfg.rx_keys_bytes;
     uint64_t messages = l->cfg.rx_messages_max + (uint64_t)TABLE_MIN;
-    uint64_t ranges =
-        RANGE_CAPS_MAX + RANGE_CAPS_MAX / 2; /* one array is there twice as it grows */
+    const uint64_t caps = range_caps_max(l);
+    const uint64_t ranges = caps + caps / 2; /* one array is there twice as it grows */
     return uvcci_pool_bound(limit / UVCCI_MSG_OVERHEAD_BYTES) +
            3 * messages * sizeof(uvcci_rx_msg *) + ranges * sizeof(uvcci_range);
 }

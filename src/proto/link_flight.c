@@ -2,7 +2,8 @@
 /* link_flight.c - frames in flight, in a ring of blocks by seq.
  *
  * Invariants: a frame is in `sent` or in a `lost` list or (streams) in neither; cum < every
- * unacknowledged seq < next <= cum + 2^16 + 1; a block is there while one of its seqs is above cum.
+ * unacknowledged seq < next <= cum + window + 1; a block is there while one of its seqs is above
+ * cum.
  */
 #include "proto/link_flight.h"
 
@@ -81,7 +82,7 @@ static bool ring_grow(uvcc_link *l) {
 
 uvcci_tx_frame *uvcci_flight_reserve(uvcc_link *l) {
     uint64_t seq = l->tx.next;
-    assert(seq > l->tx.cum && seq - l->tx.cum <= UVCCI_WINDOW);
+    assert(seq > l->tx.cum && seq - l->tx.cum <= l->tx.window);
     while (seq / UVCCI_BLOCK_FRAMES - l->tx.cum / UVCCI_BLOCK_FRAMES >= l->tx.ring_cap)
         if (!ring_grow(l))
             return NULL;
@@ -113,7 +114,7 @@ void uvcci_flight_free(uvcc_link *l) {
     l->tx.ring_cap = 0;
 }
 
-uint64_t uvcci_flight_bound(void) {
-    uint64_t blocks = UVCCI_WINDOW / UVCCI_BLOCK_FRAMES + 2;
+uint64_t uvcci_flight_bound(const uvcc_link *l) {
+    const uint64_t blocks = l->tx.window / UVCCI_BLOCK_FRAMES + 2;
     return blocks * (sizeof(uvcci_tx_block) + 3 * sizeof(uvcci_tx_block *));
 }

@@ -30,6 +30,6 @@ void uvcci_flight_unlist(uvcc_link *l, uvcci_tx_frame *f);
 /* All seqs up to `seq` are acknowledged: the blocks since that of `from` go back. */
 void uvcci_flight_pass(uvcc_link *l, uint64_t from, uint64_t seq);
 void uvcci_flight_free(uvcc_link *l);
-uint64_t uvcci_flight_bound(void);
+uint64_t uvcci_flight_bound(const uvcc_link *l);
 
 #endif

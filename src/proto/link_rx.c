@@ -466,8 +466,9 @@ void uvcci_rx_free(uvcc_link *l) {
 }
 
 uint64_t uvcci_rx_bound(const uvcc_link *l) {
-    uint64_t frame =
-        UVCC_CHUNK_BYTES + UVCC_FRAME_SEAL_BYTES; /* gathered, and opened to be judged */
+    /* Gathered, and opened to be judged. */
+    const uint64_t frame =
+        l->cfg.datagram ? UVCCI_PACKET_MAX_BYTES : UVCC_CHUNK_BYTES + UVCC_FRAME_SEAL_BYTES;
     return uvcci_assembly_bound(l) + uvcci_window_bound() + 2 * frame + UVCCI_PACKET_MAX_BYTES;
 }
 

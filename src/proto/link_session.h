@@ -25,6 +25,11 @@ typedef struct uvcci_link_use {
 /* The memory of a link so used, by uvcc_mem_class; never more in all than the sum. */
 void uvcci_link_bound(const uvcc_link *l, const uvcci_link_use *use, uint64_t by_class[4]);
 
+/* Its owner sends no more than so many messages at a time: with the limits of their bytes that says
+ * how many frames can be in flight, and so many seqs may lie above the cumulative acknowledgement.
+ * Before anything is sent. */
+void uvcci_link_expect(uvcc_link *l, uint64_t tx_messages);
+
 /* After set_keys: a sealed HELLO that came before, if it is the peer's. */
 void uvcci_link_take_early(uvcc_link *l);
 

@@ -16,7 +16,8 @@
 #include "proto/ids.h"
 #include "proto/link_session.h"
 
-/* A sender's seqs stay within this distance of the cumulative ack. */
+/* A sender's seqs stay within this distance of the cumulative ack, or less (uvcci_link_expect()).
+ */
 #define UVCCI_WINDOW 65536u
 
 /* What every path carries: datagram frames are never longer, packets until the path is known to
@@ -167,6 +168,7 @@ typedef struct uvcci_tx_side {
     uvcci_tx_class cls[2];
     uvcci_tx_block **ring;
     uint32_t ring_cap;
+    uint32_t window;     /* seqs above cum, at most: see uvcci_link_expect() */
     uint32_t unreceived; /* frames that the peer is not known to have */
     uint64_t cum, next;  /* seqs; cum: the peer accepted all up to it */
     uint64_t serial;

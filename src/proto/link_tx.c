@@ -336,7 +336,7 @@ static int cut(uvcc_link *l, uvcc_link_msg *m, uint32_t len) {
 }
 
 static uvcc_link_msg *new_next(const uvcc_link *l, const uvcci_tx_class *c) {
-    return l->tx.next - l->tx.cum > UVCCI_WINDOW ? NULL : uvcci_send_next(c);
+    return l->tx.next - l->tx.cum > l->tx.window ? NULL : uvcci_send_next(c);
 }
 
 /* After many timeouts with nothing received what goes first takes turns, by timeouts: a peer that
@@ -547,6 +547,19 @@ void uvcci_tx_init(uvcc_link *l) {
     uvcci_acked_init(l);
     uvcci_path_init(l);
     l->tx.ping_at = l->tx.alive_at = l->tx.retry_at = UVCC_NEVER;
+    l->tx.window = UVCCI_WINDOW;
+}
+
+/* A frame of a message of several has half of what the least packet carries, or more (room_for()),
+ * but for the last. The frames of all messages that the limits let in are few beside those that may
+ * be in flight: twice as many, so that what follows a lost frame goes on until it came again. */
+void uvcci_link_expect(uvcc_link *l, uint64_t tx_messages) {
+    const uint32_t frame = l->cfg.datagram ? UVCCI_PACKET_BYTES : l->cfg.frame_bytes;
+    const uint64_t payload = frame - UVCC_FRAME_HEADER_BYTES - UVCC_FRAME_SEAL_BYTES;
+    const uint64_t bytes = l->cfg.tx_online_bytes + l->cfg.tx_keys_bytes;
+    const uint64_t frames = bytes / (payload / 2) + 2 * tx_messages + UVCCI_BLOCK_FRAMES;
+    assert(l->tx.next <= l->tx.cum + 1);
+    l->tx.window = (uint32_t)uvcci_min64(frames, UVCCI_WINDOW);
 }
 
 static void caches_free(uvcc_link *l) {
@@ -571,7 +584,7 @@ void uvcci_tx_free(uvcc_link *l) {
 
 uint64_t uvcci_tx_bound(const uvcc_link *l) {
     uint64_t limit = l->cfg.tx_online_bytes + l->cfg.tx_keys_bytes;
-    return uvcci_pool_bound(limit / UVCCI_MSG_OVERHEAD_BYTES) + uvcci_flight_bound() +
+    return uvcci_pool_bound(limit / UVCCI_MSG_OVERHEAD_BYTES) + uvcci_flight_bound(l) +
            2 * sizeof(uvcci_scratch) + SCRATCH_BYTES + 2 * UVCCI_PACKET_MAX_BYTES;
 }
 

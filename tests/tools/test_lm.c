@@ -296,10 +296,10 @@ static void lacks(const char *path, const char *part) {
 static void says_what_is_wrong(void) {
     static const char *const cases[][2] = {
         {"", "it is empty"},
-        {"{\"version\": 3, \"cont", "it is cut, or no JSON"},
+        {"{\"version\": 4, \"cont", "it is cut, or no JSON"},
         {"[]", "it is no JSON object"},
         {"{}", "it does not say what a model was begun with"},
-        {"{\"version\": 3}", "a member is missing or out of range"},
+        {"{\"version\": 4}", "a member is missing or out of range"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char part[160];
@@ -357,7 +357,7 @@ static void goes_on_as_begun(void **state) {
     assert_int_equal(rename("away-1", "kept/party-1/r0-s0-t0.step-1"), 0);
 
     /* of an older release */
-    char *json = read_all("kept/model.json"), *version = strstr(json, "\"version\": 3,");
+    char *json = read_all("kept/model.json"), *version = strstr(json, "\"version\": 4,");
     assert_non_null(version);
     memcpy(version, "\"inverse\"", 9);
     assert_int_equal(rename("kept/model.json", "away"), 0);

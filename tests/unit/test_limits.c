@@ -194,6 +194,8 @@ static size_t taken(fix *f, uint8_t kind) {
 
 static void few_opens(uvcc_config *c) {
     c->links.suspicious_max = 64;
+    c->links.rx_messages_max = 1024;
+    c->links.rx_online_bytes = 4u << 20;
 }
 
 /* Forged data frames: those far from what is next open half of the limit, whatever their number,

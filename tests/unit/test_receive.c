@@ -210,15 +210,15 @@ static void test_places(void **state) {
     uvcc_blv1_reader_init(&rd, m.data, m.len);
     uint32_t n = 0;
     for (; uvcc_blv1_next(&rd, &t) == 1; n++)
-        assert_ptr_equal(out->rounds[0].at[0][0][t.first / UVCC_BLOCK_ELEMS], t.data);
+        assert_ptr_equal(out->rounds[0].vec[0].at[0][t.first / UVCC_BLOCK_ELEMS], t.data);
     assert_int_equal(n, out->plan->blocks);
-    assert_null(out->rounds[0].digest[0][0]);
+    assert_null(out->rounds[0].vec[0].digest[0]);
     assert_true(make(&f, out, 0, 0, next, -1, 0, &m)); /* only the digest */
     assert_int_equal(uvcci_op_receive(f.s, next, &m), UVCC_ABORT_NONE);
     uvcc_blv1_reader_init(&rd, m.data, m.len);
     assert_int_equal(uvcc_blv1_next(&rd, &t), 1);
     assert_int_equal(t.type, UVCC_TLV_DIGEST);
-    assert_ptr_equal(out->rounds[0].digest[0][0], t.data);
+    assert_ptr_equal(out->rounds[0].vec[0].digest[0], t.data);
     end(&f);
 }
 

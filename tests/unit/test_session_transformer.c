@@ -154,6 +154,9 @@ static void test_tiles(void **state) {
     c.heads = 4;
     for (c.recompute = 0; c.recompute < 2; c.recompute++)
         whole_run(&c, 1);
+    c.recompute = 0;
+    c.window_mib = 1; /* some of its ops take more */
+    whole_run(&c, 1);
 }
 
 int main(void) {

@@ -954,6 +954,28 @@ static void test_no_memory(void **state) {
 
 #define MINI c.optimizer = UVCC_OPTIMIZER_ADAM_MINI
 
+/* The window is the program's; 0 is the usual one. */
+static void test_window(void **state) {
+    (void)state;
+    static const uint32_t mib[] = {0, UVCC_WINDOW_BYTES >> 20, 1};
+    const uvcc_transformer_worker only = {0};
+    const uvcc_allocator al = uvcc_host_allocator();
+    uint8_t hash[3][32];
+    for (unsigned i = 0; i < 3; i++) {
+        uvcc_transformer_config c = small();
+        uvcc_program *p;
+        char why[256] = "";
+        c.window_mib = mib[i];
+        if (uvcc_transformer_program(&p, &c, &only, &al, why, sizeof why) != 0)
+            fail_msg("%s", why);
+        assert_int_equal(p->entries[0].window, i == 2 ? 1u << 20 : UVCC_WINDOW_BYTES);
+        uvcc_program_hash(p, hash[i]);
+        uvcc_program_free(p);
+    }
+    assert_memory_equal(hash[0], hash[1], 32);
+    assert_memory_not_equal(hash[0], hash[2], 32);
+}
+
 static void test_options(void **state) {
     (void)state;
     REFUSED(0, "", (void)0);
@@ -966,6 +988,7 @@ static void test_options(void **state) {
     WRONG("block is unknown", c.block = 3);
     WRONG("norm is unknown", c.norm = 3);
     WRONG("recompute must be 0 or 1", c.recompute = 2);
+    WRONG("window_mib must be at most 1048576", c.window_mib = (1u << 20) + 1);
     WRONG("batch must be a power of two", c.batch = 6);
     WRONG("batch must have a sequence for each", c.batch = 2; c.microbatches = 4);
     WRONG("microbatches must be a power of two", c.microbatches = 3);
@@ -1200,6 +1223,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_mini_splits),
     };
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_window),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_rate),
         cmocka_unit_test(test_weights),

@@ -14,7 +14,7 @@
 #include "../report.h"
 
 #define PATH_BYTES 4096u
-#define VERSION    3
+#define VERSION    4
 
 /* ---- members ---- */
 
@@ -61,6 +61,7 @@ static const struct {
     {"text_owner", "text_owner", AT(text_owner), NULL},
     {"loss", "loss", AT(loss), NULL},
     {"recompute", "--recompute", AT(recompute), switches},
+    {"window_mib", "--window", AT(window_mib), NULL},
     {"sks", "--sks", AT(sks), NULL},
     {"warmup", "--warmup", AT(warmup), NULL},
     {"steps", "--steps", AT(steps), NULL}, /* last: see lm_manifest_steps() */

@@ -31,6 +31,7 @@ int lm_model_config(uvcc_transformer_config *cfg, const lm_options *o, char *mes
     cfg->tensor_ranks = o->tensor;
     cfg->ahead = o->ahead;
     cfg->recompute = o->recompute;
+    cfg->window_mib = o->window;
     cfg->windows = o->tensor; /* the fewest: for uvcc generate, and a step of "eval" */
     cfg->optimizer = (uint8_t)o->optimizer;
     cfg->learning_rate = o->lr;

@@ -64,6 +64,10 @@ static const flag flags[] = {
     {"tensor", "T", FLAG_COUNT, AT(tensor), 1, 64, NULL, "tensor ranks; divides --heads (1)"},
     {"ahead", "A", FLAG_COUNT, AT(ahead), 0, 1024, NULL,
      "forwards that a stage may run ahead of 1F1B (0)"},
+    {"window", "MIB", FLAG_COUNT, AT(window), 1, 1u << 20, NULL,
+     "MiB that ops at work may take together; fewer mean less memory and more waiting, and the "
+     "same "
+     "weights (1024)"},
     {"recompute", NULL, FLAG_SWITCH, AT(recompute), 0, 0, NULL,
      "blocks keep little of their forward pass and compute it again in the backward pass: less "
      "memory, more work; the same weights with --truncation ars or ars-dcf and --index exact"},
@@ -247,6 +251,7 @@ static int set_defaults(lm_options *out, const flag_message *m) {
                         .replicas = 1,
                         .stages = 1,
                         .tensor = 1,
+                        .window = UVCC_WINDOW_BYTES >> 20,
                         .truncation = UVCC_TRUNC_STOCHASTIC,
                         .run = RUN_DEFAULTS,
                         .model = 1};
@@ -260,6 +265,7 @@ int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message
         return -1;
     const flag_idle idle[] = {
         {"ahead", out->microbatches == 1, "with one microbatch: see --microbatches"},
+        {"window", out->stages != 1, "with several stages, which have none"},
         {"force", out->record == NULL, "without --record"},
         {"parties", out->record != NULL, "with --record, which takes turns"},
         {"sks-override", out->checkpoint == NULL, "without --checkpoint"},
@@ -278,10 +284,9 @@ int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message
 /* ---- of a job between parties ---- */
 
 static const char *const job_names[] = {
-    "layers",   "dim",          "heads",     "hidden",    "context",    "block",
-    "batch",    "steps",        "optimizer", "lr",        "warmup",     "final-rate",
-    "clip",     "weight-decay", "ahead",     "recompute", "truncation", "index",
-    "products", "seed",         "reveal",    NULL};
+    "layers",    "dim",        "heads",  "hidden",     "context", "block",        "batch", "steps",
+    "optimizer", "lr",         "warmup", "final-rate", "clip",    "weight-decay", "ahead", "window",
+    "recompute", "truncation", "index",  "products",   "seed",    "reveal",       NULL};
 
 void lm_options_job_words(const char *job, char *message, size_t message_cap) {
     static const char *const beside[][2] = {{"replicas", "replicas"},

@@ -17,7 +17,7 @@ typedef struct lm_options {
     uint32_t block, optimizer;
     double lr, clip, weight_decay, final_rate;
     uint32_t warmup;
-    uint32_t replicas, stages, tensor, ahead;
+    uint32_t replicas, stages, tensor, ahead, window;
     uint32_t truncation, index, sks, transcript, reveal;
     bool recompute, check, sks_override, extend, force;
     uint32_t model; /* the value of --model */

@@ -81,13 +81,18 @@ static void drop_kept(uvcci_arena *p, unsigned c) {
     p->alloc->free(p->alloc->user, f->mem, class_bytes(c), p->cls);
     p->alloc->free(p->alloc->user, f, sizeof *f, UVCC_MEM_STATE);
     p->held_bytes -= class_bytes(c);
+    p->kept--;
 }
 
-/* Makes room for `size` more: what is kept may be as much as was ever used at a time, and no more,
+static uint64_t most_held(uint64_t used_bytes) {
+    return used_bytes / 4 * UVCCI_ARENA_QUARTERS;
+}
+
+/* Makes room for `size` more: what is kept is a part of what was ever used at a time, and no more,
  * whatever sizes come one after the other. The largest go first. */
 static void limit_kept(uvcci_arena *p, size_t size) {
     const uint64_t used = p->used_bytes + size;
-    const uint64_t most = UVCCI_ARENA_TIMES * (used > p->peak_bytes ? used : p->peak_bytes);
+    const uint64_t most = most_held(used > p->peak_bytes ? used : p->peak_bytes);
     for (unsigned c = UVCCI_ARENA_CLASSES; c-- != 0 && p->held_bytes + size > most;)
         while (p->free[c] != NULL && p->held_bytes + size > most)
             drop_kept(p, c);
@@ -103,6 +108,7 @@ void *uvcci_arena_take(uvcci_arena *p, size_t bytes) {
     if (f != NULL) {
         p->free[c] = f->next;
         mem = f->mem;
+        p->kept--;
         p->alloc->free(p->alloc->user, f, sizeof *f, UVCC_MEM_STATE);
     } else {
         if (p->limit_bytes != 0 && p->held_bytes + size > p->limit_bytes) {
@@ -130,7 +136,9 @@ void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes) {
     unsigned c = size_class(bytes, &size);
     assert(c < UVCCI_ARENA_CLASSES && p->used_bytes >= size && p->held_bytes >= size);
     p->used_bytes -= size;
-    struct uvcci_arena_free *f = p->alloc->alloc(p->alloc->user, sizeof *f, UVCC_MEM_STATE);
+    struct uvcci_arena_free *f = NULL;
+    if (p->kept < UVCCI_ARENA_KEPT)
+        f = p->alloc->alloc(p->alloc->user, sizeof *f, UVCC_MEM_STATE);
     if (f == NULL) { /* no record, no reuse */
         p->alloc->free(p->alloc->user, mem, size, p->cls);
         p->held_bytes -= size;
@@ -139,6 +147,7 @@ void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes) {
     f->mem = mem;
     f->next = p->free[c];
     p->free[c] = f;
+    p->kept++;
 }
 
 void uvcci_arena_drain(uvcci_arena *p) {
@@ -149,12 +158,14 @@ void uvcci_arena_drain(uvcci_arena *p) {
 }
 
 uint64_t uvcci_arena_bound(uint64_t used_bytes, uint64_t *records) {
-    const uint64_t held = UVCCI_ARENA_TIMES * used_bytes;
-    *records = held / class_bytes(0) * sizeof(struct uvcci_arena_free);
+    const uint64_t held = most_held(used_bytes), blocks = held / class_bytes(0);
+    *records =
+        (blocks < UVCCI_ARENA_KEPT ? blocks : UVCCI_ARENA_KEPT) * sizeof(struct uvcci_arena_free);
     return held;
 }
 
 #define CHUNK_BYTES 4096u
+#define LARGE_BYTES (CHUNK_BYTES / 4) /* a piece of more has a chunk of its own */
 struct uvcci_bump_chunk {
     struct uvcci_bump_chunk *next;
     size_t cap, used;
@@ -166,48 +177,50 @@ void uvcci_bump_init(uvcci_bump *b, const uvcc_allocator *al) {
     b->chunks = NULL;
 }
 
+/* The first chunk is the one that has room: one of a large piece goes behind it. */
+static struct uvcci_bump_chunk *add_chunk(uvcci_bump *b, size_t bytes) {
+    const bool large = bytes > LARGE_BYTES;
+    const size_t cap = large ? bytes : CHUNK_BYTES;
+    struct uvcci_bump_chunk *c = b->alloc->alloc(b->alloc->user, sizeof *c + cap, UVCC_MEM_STATE);
+    if (c == NULL)
+        return NULL;
+    struct uvcci_bump_chunk **at = large && b->chunks != NULL ? &b->chunks->next : &b->chunks;
+    c->cap = cap;
+    c->used = 0;
+    c->next = *at;
+    *at = c;
+    return c;
+}
+
 void *uvcci_bump_take(uvcci_bump *b, size_t bytes) {
     assert(b->alloc != NULL && bytes <= SIZE_MAX / 2);
     bytes = (bytes + 15) & ~(size_t)15;
     struct uvcci_bump_chunk *c = b->chunks;
-    if (c == NULL || c->cap - c->used < bytes) {
-        size_t cap = bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES;
-        c = b->alloc->alloc(b->alloc->user, sizeof *c + cap, UVCC_MEM_STATE);
-        if (c == NULL)
-            return NULL;
-        c->cap = cap;
-        c->used = 0;
-        c->next = b->chunks;
-        b->chunks = c;
-    }
+    if (c == NULL || c->cap - c->used < bytes)
+        c = add_chunk(b, bytes);
+    if (c == NULL)
+        return NULL;
     void *p = c->bytes + c->used;
     c->used += bytes;
     memset(p, 0, bytes);
     return p;
 }
 
-uvcci_bump_mark uvcci_bump_here(const uvcci_bump *b) {
-    return (uvcci_bump_mark){.chunk = b->chunks, .used = b->chunks != NULL ? b->chunks->used : 0};
+uint64_t uvcci_bump_bytes(const uvcci_bump *b) {
+    uint64_t bytes = 0;
+    for (const struct uvcci_bump_chunk *c = b->chunks; c != NULL; c = c->next)
+        bytes += sizeof *c + c->cap;
+    return bytes;
 }
 
-void uvcci_bump_rewind(uvcci_bump *b, uvcci_bump_mark mark) {
-    while (b->chunks != mark.chunk) {
-        struct uvcci_bump_chunk *c = b->chunks;
-        b->chunks = c->next;
-        uvcci_wipe(c->bytes, c->used);
-        b->alloc->free(b->alloc->user, c, sizeof *c + c->cap, UVCC_MEM_STATE);
-    }
-    if (mark.chunk != NULL)
-        mark.chunk->used = mark.used;
-}
-
-/* A chunk is closed when a piece does not fit any more: it and that piece are more than its size.
- * So all chunks but the last are less than twice the pieces. */
+/* Large pieces have no more than they need. Of the other chunks all but the last are full to three
+ * quarters: a piece that did not fit any more is no more than a quarter of one. */
 uint64_t uvcci_bump_bound(uint64_t bytes, uint64_t pieces) {
     if (pieces == 0)
         return 0;
-    const uint64_t caps = 2 * (bytes + 15 * pieces) + CHUNK_BYTES;
-    return caps + (caps / CHUNK_BYTES + 1) * sizeof(struct uvcci_bump_chunk);
+    const uint64_t taken = bytes + 15 * pieces;
+    const uint64_t chunks = (taken / LARGE_BYTES + taken / (CHUNK_BYTES / 4 * 3) + 2);
+    return taken + taken / 3 + CHUNK_BYTES + chunks * sizeof(struct uvcci_bump_chunk);
 }
 
 void uvcci_bump_reset(uvcci_bump *b) {

@@ -11,8 +11,10 @@
 #include <uvcc/types.h>
 
 #define UVCCI_ARENA_CLASSES 160u
-/* Blocks in use and kept ones together are at most so many times what was in use at its peak. */
-#define UVCCI_ARENA_TIMES 2u
+/* Blocks in use and kept ones together are at most so many quarters of what was in use at its peak,
+ * and no more than so many are kept. */
+#define UVCCI_ARENA_QUARTERS 5u
+#define UVCCI_ARENA_KEPT     4096u
 
 /* Counts what goes through an allocator. */
 typedef struct uvcci_meter {
@@ -30,6 +32,7 @@ typedef struct uvcci_arena {
     uint64_t used_bytes;                                /* handed out */
     uint64_t held_bytes;                                /* handed out and kept for reuse */
     uint64_t peak_bytes;                                /* of used_bytes */
+    uint32_t kept;                                      /* blocks */
     struct uvcci_arena_free *free[UVCCI_ARENA_CLASSES]; /* records of kept blocks */
 } uvcci_arena;
 
@@ -57,13 +60,8 @@ void uvcci_bump_init(uvcci_bump *b, const uvcc_allocator *al);
 /* Zeroed, 16-byte aligned; NULL when the allocator fails. */
 void *uvcci_bump_take(uvcci_bump *b, size_t bytes);
 void uvcci_bump_reset(uvcci_bump *b);
-/* Where it stands; and gives back all that was taken since. */
-typedef struct uvcci_bump_mark {
-    struct uvcci_bump_chunk *chunk;
-    size_t used;
-} uvcci_bump_mark;
-uvcci_bump_mark uvcci_bump_here(const uvcci_bump *b);
-void uvcci_bump_rewind(uvcci_bump *b, uvcci_bump_mark mark);
+/* What it holds of the allocator. */
+uint64_t uvcci_bump_bytes(const uvcci_bump *b);
 /* Most that so many pieces of so many bytes in all take. */
 uint64_t uvcci_bump_bound(uint64_t bytes, uint64_t pieces);
 

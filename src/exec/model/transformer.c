@@ -71,6 +71,7 @@ static bool is_adam(const uvcc_transformer_config *c) {
 }
 
 /* Ops of a layer in a phase: beside its tiles, and of each. */
+enum { WINDOW_MIB_MAX = 1 << 20 };
 enum { LAYER_OPS = 200, TILE_OPS = 24, BLOCK_OPS = 256 };
 
 /* Tiles of attention: more of them save more of the square, but each costs ops; so short contexts
@@ -297,6 +298,8 @@ static int check_numbers(const uvcc_transformer_config *c, const uvcci_message *
         return refuse(m, "loss", "must be 0 or 1");
     if (c->recompute > 1)
         return refuse(m, "recompute", "must be 0 or 1");
+    if (c->window_mib > WINDOW_MIB_MAX)
+        return refuse(m, "window_mib", "must be at most 1048576");
     return 0;
 }
 
@@ -684,6 +687,8 @@ int uvcc_transformer_program(uvcc_program **out, const uvcc_transformer_config *
     if (err != 0) {
         uvcci_fail(&m, err, "out of memory");
     } else {
+        if (c->window_mib != 0)
+            uvcci_tf_note(&b, uvcc_program_window(b.p, (uint64_t)c->window_mib << 20));
         build(&b);
         err = b.err != 0 ? uvcci_fail(&m, b.err, "%s%s%s", b.culprit, b.culprit[0] ? ": " : "",
                                       uvcc_error_text(b.err))

@@ -191,7 +191,7 @@ static bool build_triple(uvcci_builder *b, uint32_t tile) {
 }
 
 static bool build_copies(uvcci_builder *b, const uvcc_copy_item items[2]) {
-    uvcc_copy_item *both = uvcci_bump_take(&b->r->bump, 2 * sizeof *both);
+    uvcc_copy_item *both = uvcci_bump_take(&b->r->turn_bump, 2 * sizeof *both);
     if (both == NULL)
         return false;
     memcpy(both, items, 2 * sizeof *both);

@@ -6,6 +6,7 @@
 
 #include "exec/runtime/builder.h"
 #include "exec/runtime/names.h"
+#include "exec/runtime/op_memory.h"
 #include "exec/runtime/prg_check.h"
 #include "exec/runtime/trace.h"
 
@@ -128,19 +129,25 @@ static int deal_build(uvcc_session *s, uvcci_instance *r, uvcc_task **tasks, uin
     return s->cfg.checks.audit_off ? 0 : deal_hashes(s, &d, t, count);
 }
 
-void uvcci_deal_free(uvcc_session *s, uvcci_instance *r) {
-    for (unsigned g = 0; r->deal_out != NULL && g < r->plan->key_count; g++)
-        uvcci_batch_drop(s, &r->deal_out[g]);
+/* What the job worked on: the keys stand in their messages. */
+static void free_streams(uvcc_session *s, uvcci_instance *r) {
     uvcci_arena_give(&s->tensors, r->deal_buf, r->deal_bytes);
     uvcci_arena_give(&s->tensors, r->deal_words, r->deal_words_bytes);
     r->deal_buf = NULL;
     r->deal_words = NULL;
-    r->deal_leaves = NULL;
-    r->deal_out = NULL;
-    uvcci_bump_reset(&r->deal_bump);
     assert(s->dealing >= r->deal_taken);
     s->dealing -= r->deal_taken;
     r->deal_taken = 0;
+}
+
+void uvcci_deal_free(uvcc_session *s, uvcci_instance *r) {
+    free_streams(s, r);
+    for (unsigned g = 0; r->deal_out != NULL && g < r->plan->key_count; g++)
+        uvcci_batch_drop(s, &r->deal_out[g]);
+    r->deal_leaves = NULL;
+    r->deal_out = NULL;
+    assert(uvcci_bump_bytes(&r->deal_bump) <= uvcci_deal_memory(r->plan));
+    uvcci_bump_reset(&r->deal_bump);
 }
 
 /* Sends one op's keys; its job is done. */
@@ -190,6 +197,7 @@ void uvcci_deal_ready(uvcc_session *s) {
 void uvcci_deal_job_done(uvcc_session *s, uvcci_instance *r) {
     assert(!r->deal_done && r->deal_out != NULL);
     r->deal_done = true;
+    free_streams(s, r);
     send_in_order(s);
 }
 
@@ -211,7 +219,7 @@ uint64_t uvcci_deal_takes(const uvcci_plan *plan) {
 }
 
 uint64_t uvcci_deal_room(const uvcc_session *s) {
-    return 4 * uvcci_link_config_of(s->peer[uvcci_next_party(s)].link)->tx_keys_bytes;
+    return 2 * uvcci_link_config_of(s->peer[uvcci_next_party(s)].link)->tx_keys_bytes;
 }
 
 /* Starts deals of one step in program order until room runs out. */

@@ -19,9 +19,8 @@ typedef struct uvcci_deal {
 uint8_t *uvcci_deal_stream(const uvcc_session *s, const uvcci_deal *d, unsigned group,
                            uint32_t block, uvcc_role role);
 
-/* What an instance's deal takes of TENSOR memory until its keys are sent; and how much deals may
- * take together, but for one that takes more alone: what a link holds of keys, for both peers, and
- * what they are made of. */
+/* What an instance's deal takes of TENSOR memory until its job is done; and how much deals may take
+ * together, but for one that takes more alone: what the links hold of keys. */
 uint64_t uvcci_deal_takes(const uvcci_plan *plan);
 uint64_t uvcci_deal_room(const uvcc_session *s);
 

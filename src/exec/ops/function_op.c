@@ -94,10 +94,7 @@ static int check(const uvcci_op_check *c) {
 
 static int plan(uvcci_draft *d) {
     assert(d->op->desc.function < d->p->function_count);
-    const int rc = uvcci_plan_function(d, d->p, d->op, &d->fn);
-    if (rc == 0) /* an instruction adds as many at most, in its two turns */
-        d->plan->tasks_max += 5u * d->plan->function->instr_count;
-    return rc;
+    return uvcci_plan_function(d, d->p, d->op, &d->fn);
 }
 
 /* Rows; elements where no instruction looks beyond one. */

@@ -17,7 +17,7 @@ static uvcc_block *blocks_of(const uvcci_fn_build *f, uint16_t kind, unsigned ro
     uvcc_block *k = uvcci_add_blocks(f->b, kind, uvcci_fn_call_of(f->i, kind), roles, f->elems, n);
     if (k == NULL)
         return NULL;
-    uvcc_fn_args *a = uvcci_fn_args_of(&f->r->bump, f->r, f->i, kind);
+    uvcc_fn_args *a = uvcci_fn_args_of(&f->r->turn_bump, f->r, f->i, kind);
     if (a == NULL) {
         f->b->failed = true;
         *n = 0;
@@ -59,7 +59,7 @@ static uint8_t *span_of(const uvcci_fn_build *f, unsigned nth, uint32_t block) {
     unsigned vec;
     const uvcci_plan_round *round = uvcci_plan_sent_by(f->r->plan, f->i, &vec);
     assert(round != NULL && vec + nth < round->vec_count && round->turn == f->r->turn);
-    for (unsigned k = 0; k < UVCCI_TURN_ROUNDS; k++)
+    for (unsigned k = 0; f->r->out != NULL && k < UVCCI_TURN_ROUNDS; k++)
         if (f->r->out[k].round == round)
             return f->r->out[k].span[vec + nth][0][block];
     return NULL;

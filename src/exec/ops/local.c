@@ -330,7 +330,7 @@ static bool copy_repeated(uvcci_builder *b, const uint64_t *x, uint64_t *z) {
                        *out = &b->s->program->tensors[d->out[0]];
     const size_t width = (size_t)d->constant, blocks = out->elems / width;
     const size_t times = out->desc.cols / in->desc.cols;
-    uvcc_copy_item *items = uvcci_bump_take(&b->r->bump, blocks * sizeof *items);
+    uvcc_copy_item *items = uvcci_bump_take(&b->r->turn_bump, blocks * sizeof *items);
     assert(times != 0 && blocks == times * (in->elems / width) && blocks <= UINT32_MAX);
     if (items == NULL)
         return false;

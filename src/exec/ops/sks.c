@@ -412,7 +412,7 @@ static void build_roots(uvcci_builder *b) {
 /* The root of our first component, to both. */
 static void copy_root(uvcci_builder *b) {
     uvcci_instance *r = b->r;
-    uvcc_copy_item *items = uvcci_bump_take(&r->bump, 2 * sizeof *items);
+    uvcc_copy_item *items = uvcci_bump_take(&r->turn_bump, 2 * sizeof *items);
     if (items == NULL) {
         b->failed = true;
         return;

@@ -40,7 +40,7 @@ void uvcci_truncation_plan(uvcci_draft *d, uvcci_protocol open) {
 static bool build_floor(uvcci_builder *b, uvcci_gate *g) {
     uvcci_instance *r = b->r;
     uint32_t n;
-    uvcc_fn_args *args = uvcci_bump_take(&r->bump, sizeof *args);
+    uvcc_fn_args *args = uvcci_bump_take(&r->turn_bump, sizeof *args);
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_FN_FLOOR, 0, UVCCI_ROLE_EDGE, &n);
     if (args == NULL)
         return false;

@@ -22,21 +22,21 @@ uint32_t uvcci_plan_key_bytes(const uvcci_plan *plan, const uvcci_plan_round *r,
 /* ---- rounds and their parts ---- */
 
 /* Words of the longest message of a block, where the way says how many it has. */
-static uint32_t message_words_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
+static uint32_t message_words_max(const uvcci_plan *plan, const uvcci_plan_round *r,
+                                  uint32_t count) {
     uint32_t most = 0;
     for (unsigned i = 0; i < UVCC_PARTIES * UVCC_PARTIES; i++) {
-        uint32_t words =
-            plan->way->message_words(plan, r, (uvcc_role)(i / UVCC_PARTIES),
-                                     (uvcc_role)(i % UVCC_PARTIES), uvcci_block_count(r->elems, 0));
+        uint32_t words = plan->way->message_words(plan, r, (uvcc_role)(i / UVCC_PARTIES),
+                                                  (uvcc_role)(i % UVCC_PARTIES), count);
         most = words > most ? words : most;
     }
     return most;
 }
 
-static uint32_t pieces_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
-    const uint32_t piece = plan->way->piece_words(plan, r, uvcci_block_count(r->elems, 0));
+static uint32_t pieces_max(const uvcci_plan *plan, const uvcci_plan_round *r, uint32_t count) {
+    const uint32_t piece = plan->way->piece_words(plan, r, count);
     assert(piece != 0);
-    return (message_words_max(plan, r) + piece - 1) / piece;
+    return (message_words_max(plan, r, count) + piece - 1) / piece;
 }
 
 /* Bytes that a key stream takes in messages, at most. */
@@ -53,21 +53,31 @@ bool uvcci_plan_keys_fit(uint64_t bytes) {
     return uvcci_plan_part_room(stream_bytes_max(bytes), 1) != 0;
 }
 
-uint64_t uvcci_plan_block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
+uint64_t uvcci_plan_block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r,
+                                    uint32_t block) {
+    const uint32_t count = uvcci_block_count(r->elems, block);
     uint64_t sum = 0;
-    uint32_t most = uvcci_block_count(r->elems, 0);
     if (plan->way->message_words != NULL)
-        return message_words_max(plan, r) * 8ull + pieces_max(plan, r) * 24ull;
+        return message_words_max(plan, r, count) * 8ull + pieces_max(plan, r, count) * 24ull;
     for (unsigned v = 0; v < r->vec_count; v++) {
         if (r->vec[v].protocol == UVCCI_PROTO_KEYS) {
-            sum += stream_bytes_max(key_bytes(plan, r, most, UVCC_TAIL));
+            sum += stream_bytes_max(key_bytes(plan, r, count, UVCC_TAIL));
         } else if (r->vec[v].protocol == UVCCI_PROTO_DIGEST_ALL) {
             sum += UVCCI_DIGEST_TLV_BYTES;
         } else {
-            sum += (uint64_t)UVCC_BLOCK_ELEMS / 8 * r->vec[v].bits + 32;
+            sum += ((uint64_t)count * r->vec[v].bits + 7) / 8 + 32;
         }
     }
     return sum;
+}
+
+/* A leaf for each message, sent or received; of a vector's block that it is opened, or both
+ * commitments and that it is lifted; of keys from and for each peer; of a triple. */
+uint64_t uvcci_plan_leaves_max(const uvcci_plan *p) {
+    uint64_t n = 4ull * p->messages_max + 8;
+    for (unsigned k = 0; k < p->id_count; k++)
+        n += 4ull * p->id[k].blocks;
+    return n + 4ull * p->edge_blocks + p->beaver.tiles.count;
 }
 
 void uvcci_plan_free(uvcci_plan *plan, const uvcc_allocator *al) {
@@ -125,7 +135,9 @@ bool uvcci_plan_ids_collide(const uvcci_plan *plan, const uvcci_plan_ids *ids) {
 
 uint32_t uvcci_plan_tlvs_max(const uvcci_plan *plan, const uvcci_plan_round *r) {
     uint32_t blocks = r->blocks < r->part_blocks ? r->blocks : r->part_blocks;
-    uint32_t per_block = plan->way->message_words != NULL ? pieces_max(plan, r) : r->vec_count;
+    uint32_t per_block = plan->way->message_words != NULL
+                             ? pieces_max(plan, r, uvcci_block_count(r->elems, 0))
+                             : r->vec_count;
     if (r->vec[0].protocol == UVCCI_PROTO_KEYS)
         per_block = uvcci_plan_key_bytes(plan, r, 0, UVCC_TAIL) / UVCC_KEY_CHUNK_BYTES + 1;
     return blocks * per_block + 1;

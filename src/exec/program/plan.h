@@ -131,7 +131,7 @@ enum { UVCCI_CALL_TRIPLE = 1 };
 typedef struct uvcci_plan {
     const struct uvcci_op_class *cls; /* of the op (op_class.h) */
     const struct uvcci_op_way *way;   /* how instances run (op_way.h) */
-    uint32_t tasks_max;               /* of a turn, hashes included */
+    uint32_t tasks_max;               /* see uvcci_plan_turn_tasks() */
     uint64_t elems;
     uint32_t blocks;     /* of the longest vector: of a function, perhaps not its input */
     bool per_block_edge; /* each block has the edge of its fss id */
@@ -162,6 +162,8 @@ typedef struct uvcci_plan {
     uint32_t messages_max;                    /* one way, keys included */
 } uvcci_plan;
 
+/* Leaves of the transcript that a segment has, at most. */
+uint64_t uvcci_plan_leaves_max(const uvcci_plan *plan);
 /* The plan of a segment, given its op's. */
 static inline const uvcci_plan *uvcci_plan_segment(const uvcci_plan *plan, uint32_t segment) {
     return plan->segments.last != NULL && segment + 1 == plan->segments.count ? plan->segments.last
@@ -179,9 +181,10 @@ static inline uint32_t uvcci_plan_rows(const uvcci_plan *plan) {
 
 /* Bytes of a digest TLV, of which a part may carry one more per vector. */
 enum { UVCCI_DIGEST_TLV_BYTES = 4 + 12 + 32 };
-/* Bytes that one block can add to a message of the round, at most; blocks of so many bytes that a
- * message of so many vectors has room for. */
-uint64_t uvcci_plan_block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r);
+/* Bytes that a block can add to a message of the round, at most, the first one as much as any;
+ * blocks of so many bytes that a message of so many vectors has room for. */
+uint64_t uvcci_plan_block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r,
+                                    uint32_t block);
 uint64_t uvcci_plan_part_room(uint64_t per_block, unsigned vectors);
 void uvcci_plan_free(uvcci_plan *plan, const uvcc_allocator *al);
 
@@ -191,6 +194,9 @@ static inline bool uvcci_plan_is_keys(const uvcci_plan *plan, const uvcci_plan_r
 /* Bytes of the key stream of one block of a round of keys, for HEAD or TAIL. */
 uint32_t uvcci_plan_key_bytes(const uvcci_plan *plan, const uvcci_plan_round *r, uint32_t block,
                               uvcc_role role);
+/* Tasks of a turn at most, hashes included: of a FUNCTION op those of its instructions come to
+ * tasks_max, in the turns that they begin and end in. */
+uint32_t uvcci_plan_turn_tasks(const uvcci_plan *plan, unsigned turn);
 /* Of a FUNCTION op: where in the block's key stream (`count` elements) the instruction's CW starts,
  * and its words (TAIL); UINT32_MAX where it has none. */
 void uvcci_plan_key_at(const uvcci_plan *plan, unsigned instr, uint32_t count, uint32_t *cw,

@@ -6,6 +6,8 @@
 
 #include <assert.h>
 
+enum { INSTR_TASKS = 5 }; /* of an instruction in one turn, at most */
+
 /* ---- keys of functions: a round per width of what they work on ---- */
 
 static bool owns_key(const uvcci_plan *plan, unsigned instr) {
@@ -52,6 +54,17 @@ const uvcci_plan_round *uvcci_plan_sent_by(const uvcci_plan *plan, unsigned inst
             if (plan->rounds[i].vec[*vec].instr == instr)
                 return &plan->rounds[i];
     return NULL;
+}
+
+uint32_t uvcci_plan_turn_tasks(const uvcci_plan *plan, unsigned turn) {
+    const unsigned instrs = plan->function != NULL ? plan->function->instr_count : 0;
+    uint32_t tasks = plan->tasks_max;
+    for (unsigned i = 0; i < instrs; i++) {
+        const uvcci_fn_info *info = &plan->fn->instr[i];
+        if (info->turn == turn || (info->sends && info->turn + 1u == turn))
+            tasks += INSTR_TASKS;
+    }
+    return tasks;
 }
 
 /* ---- rounds ---- */

@@ -14,7 +14,7 @@
 static int cut_round(uvcci_draft *d, uvcci_plan_round *r) {
     uvcci_plan *plan = d->plan;
     r->kind = uvcci_plan_kind(r->vec[0].protocol);
-    uint64_t per_block = uvcci_plan_block_bytes_max(plan, r);
+    const uint64_t per_block = uvcci_plan_block_bytes_max(plan, r, 0);
     const uint64_t beside =
         UVCC_BLV1_HEADER_BYTES + (uint64_t)r->vec_count * UVCCI_DIGEST_TLV_BYTES;
     r->part_blocks = (uint32_t)uvcci_plan_part_room(per_block, r->vec_count);
@@ -29,7 +29,8 @@ static int cut_round(uvcci_draft *d, uvcci_plan_round *r) {
     d->bases[r->kind] = (uint16_t)(d->bases[r->kind] + parts);
     if (d->bases[r->kind] > plan->batches)
         plan->batches = d->bases[r->kind];
-    uint64_t total = r->blocks * per_block;
+    uint64_t total = (r->blocks - 1) * per_block;
+    total += uvcci_plan_block_bytes_max(plan, r, r->blocks - 1);
     total += parts * (beside + 64);
     if (r->kind == UVCC_FRAME_KEYS_BATCH)
         plan->key_bytes_max += total;

@@ -143,9 +143,10 @@ int uvcci_batch_open(uvcc_session *s, uvcci_instance *r, const uvcci_plan_round 
 /* The messages of a round that this turn sends. */
 static const uvcci_batch_out *sent_by_turn(const uvcci_instance *r, unsigned round) {
     unsigned k = 0;
+    assert(r->out != NULL); /* its messages were opened before the turn is built */
     while (k < UVCCI_TURN_ROUNDS && r->out[k].round != &r->plan->rounds[round])
         k++;
-    assert(k < UVCCI_TURN_ROUNDS); /* its messages were opened before the turn is built */
+    assert(k < UVCCI_TURN_ROUNDS);
     return &r->out[k];
 }
 
@@ -193,7 +194,7 @@ uvcc_block *uvcci_add_blocks_from(uvcci_builder *b, uint16_t kind, uint16_t call
         n += (roles >> uvcci_role_at(b->s, r, i)) & 1u;
     if (n == 0 || b->failed)
         return NULL;
-    uvcc_block *blocks = uvcci_bump_take(&r->bump, n * sizeof *blocks);
+    uvcc_block *blocks = uvcci_bump_take(&r->turn_bump, n * sizeof *blocks);
     uvcc_task *t = blocks != NULL ? uvcci_add_task(b, kind, UVCCI_MUTANT(7) ? 0 : call) : NULL;
     if (t == NULL) {
         b->failed = true;
@@ -222,6 +223,20 @@ uvcc_block *uvcci_add_blocks(uvcci_builder *b, uint16_t kind, uint16_t call, uns
     return uvcci_add_blocks_from(b, kind, call, roles, 0, elems, count);
 }
 
+/* Twice the room, as far as one task may have. */
+static bool hashes_grow(uvcci_builder *b) {
+    uvcci_hash_list *h = &b->hashes;
+    const uint32_t cap = h->cap == 0 ? UVCCI_HASHES_FIRST : 2 * h->cap;
+    uvcc_hash_item *items = uvcci_bump_take(&b->r->turn_bump, cap * sizeof *items);
+    if (items == NULL)
+        return false;
+    if (h->count != 0)
+        memcpy(items, h->items, h->count * sizeof *items);
+    h->items = items;
+    h->cap = cap;
+    return true;
+}
+
 void uvcci_end_hashes(uvcci_builder *b) {
     uvcci_hash_list *h = &b->hashes;
     uvcc_task *t = h->count != 0 ? uvcci_add_task(b, UVCC_TASK_HASH, 0) : NULL;
@@ -234,14 +249,8 @@ void uvcci_end_hashes(uvcci_builder *b) {
 
 uvcc_hash_item *uvcci_add_hash(uvcci_builder *b) {
     uvcci_hash_list *h = &b->hashes;
-    if (h->count == h->cap)
-        uvcci_end_hashes(b);
-    if (h->items == NULL) {
-        h->cap = 4 * b->r->plan->blocks + 2 * UVCCI_PLAN_PARTS + 8;
-        h->items = uvcci_bump_take(&b->r->bump, h->cap * sizeof h->items[0]);
-        if (h->items == NULL)
-            b->failed = true;
-    }
+    if (h->count == h->cap && !hashes_grow(b))
+        b->failed = true;
     return b->failed ? NULL : &h->items[h->count++];
 }
 
@@ -258,7 +267,7 @@ void uvcci_hash_salted(uvcci_builder *b, uint8_t peer, const void *data, size_t 
 }
 
 uvcci_pending_leaf *uvcci_add_leaf(uvcci_builder *b, uint8_t type) {
-    uvcci_pending_leaf *l = uvcci_leaf_later(&b->r->bump, &b->r->leaves, type);
+    uvcci_pending_leaf *l = uvcci_leaf_later(&b->r->turn_bump, &b->r->leaves, type);
     if (l == NULL)
         b->failed = true;
     return l;
@@ -267,7 +276,7 @@ uvcci_pending_leaf *uvcci_add_leaf(uvcci_builder *b, uint8_t type) {
 void uvcci_hash_payloads(uvcci_builder *b) {
     if (!uvcci_audit_on(b->s))
         return;
-    for (unsigned k = 0; k < UVCCI_TURN_ROUNDS; k++)
+    for (unsigned k = 0; b->r->out != NULL && k < UVCCI_TURN_ROUNDS; k++)
         for (uint32_t i = 0; i < b->r->out[k].count; i++) {
             uvcci_tx *tx = &b->r->out[k].tx[i];
             uvcci_hash_salted(b, tx->dst, uvcc_link_msg_data(tx->msg), tx->len, tx->digest);
@@ -357,6 +366,8 @@ typedef struct stream {
     uint32_t bytes;
     uint8_t group;
 } stream;
+
+_Static_assert(sizeof(stream) == UVCCI_KEY_STREAM_BYTES, "op_memory.c counts it");
 
 static int compare_streams(const void *a, const void *b) {
     const stream *x = a, *y = b;
@@ -483,7 +494,7 @@ static bool copy_key_chunks(uvcci_builder *b, unsigned round, unsigned group) {
         key_chunks += uvcci_ld32(m->data + 8); /* tlv_count of a checked batch */
     if (key_chunks == 0)
         return true;
-    uvcc_copy_item *items = uvcci_bump_take(&r->bump, key_chunks * sizeof *items);
+    uvcc_copy_item *items = uvcci_bump_take(&r->turn_bump, key_chunks * sizeof *items);
     uvcc_task *t = items != NULL ? uvcci_add_task(b, UVCC_TASK_COPY, 0) : NULL;
     if (t == NULL)
         return false;
@@ -520,8 +531,8 @@ bool uvcci_build_keys(uvcci_builder *b) {
         return false;
     for (unsigned side = 0; side < 2; side++) {
         uint8_t dealer = side == 0 ? uvcci_next_party(s) : uvcci_prev_party(s);
-        total[side] =
-            uvcci_key_offsets(r, dealer, s->party, &r->bump, side == 0 ? 0 : total[0], r->key_at);
+        total[side] = uvcci_key_offsets(r, dealer, s->party, &r->turn_bump,
+                                        side == 0 ? 0 : total[0], r->key_at);
         if (total[side] == SIZE_MAX)
             return false;
     }

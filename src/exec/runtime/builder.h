@@ -17,7 +17,10 @@ enum {
     UVCCI_ROLE_ALL = 7
 };
 
-/* A list of hash items that becomes tasks. */
+enum { UVCCI_KEY_STREAM_BYTES = 24 }; /* a stream of keys, in the list that sorts them */
+enum { UVCCI_HASHES_FIRST = 16 };     /* room of a list at first; then it doubles */
+
+/* A list of hash items that becomes a task. */
 typedef struct uvcci_hash_list {
     uvcc_hash_item *items;
     uint32_t count, cap;
@@ -105,8 +108,8 @@ static inline const uint8_t *uvcci_key_of(const uvcci_instance *r, unsigned roun
 /* Where round `round`'s message has the block's bytes of a vector. */
 static inline const uint8_t *uvcci_rx_at(const uvcci_instance *r, unsigned round, unsigned vec,
                                          unsigned slot, uint32_t block) {
-    assert(round < r->plan->round_count && vec < UVCCI_PLAN_VECS && slot < 2);
-    const uint8_t **at = r->rounds[round].at[vec][slot];
+    assert(round < r->plan->round_count && vec < r->plan->rounds[round].vec_count && slot < 2);
+    const uint8_t **at = r->rounds[round].vec[vec].at[slot];
     return at != NULL ? at[block] : NULL;
 }
 
@@ -129,7 +132,7 @@ uint8_t *uvcci_digest_at(const uvcci_instance *r, unsigned round, unsigned vec, 
 /* The digest that came. */
 static inline const uint8_t *uvcci_digest_from(const uvcci_instance *r, unsigned round,
                                                unsigned vec, unsigned side) {
-    return r->rounds[round].digest[vec][side];
+    return r->rounds[round].vec[vec].digest[side];
 }
 
 /* The task that was added last; there is one. */

@@ -104,13 +104,18 @@ typedef struct uvcci_batch_out {
     uint8_t *digest[UVCCI_PLAN_VECS][2]; /* of the whole vector, to the next or previous party */
 } uvcci_batch_out;
 
+/* What comes of one vector. */
+typedef struct uvcci_instance_vec {
+    const uint8_t **at[2];    /* [slot][block]; slots that its protocol has not: NULL */
+    const uint8_t *digest[2]; /* of the whole vector, by sender */
+} uvcci_instance_vec;
+
 /* What comes in one round: per peer (0: next, 1: previous party), bit q = part q. */
 typedef struct uvcci_instance_round {
     uint64_t need[2], got[2];
-    uint64_t seen[2];                          /* begun, accepted or not */
-    uvcci_rx *held;                            /* accepted messages */
-    const uint8_t **at[UVCCI_PLAN_VECS][2];    /* [vec][slot][block]; not of keys */
-    const uint8_t *digest[UVCCI_PLAN_VECS][2]; /* of the whole vector, by sender */
+    uint64_t seen[2];        /* begun, accepted or not */
+    uvcci_rx *held;          /* accepted messages */
+    uvcci_instance_vec *vec; /* not of keys */
     /* Of an opening to all or to this party: what a job of the next turn computes of the component
      * that it lacks, for comparison with the digest of the party on that side. */
     const uint8_t *check;
@@ -141,17 +146,16 @@ struct uvcci_instance {
     uint32_t tile;     /* of a turn that is a tile's */
     uint32_t tiles_made, tiles_here; /* of its triple: C is sent; the peers' part is in too */
     bool beside;                     /* `turn` is beside the op's own */
-    uvcci_bump_mark mark;            /* of the memory before it */
     bool job_out, started, deal_done;
     bool parked, deal_parked; /* its job came back while the step halts: cancel.h */
     uvcci_plan_ids ids;
     uvcci_instance_round *rounds; /* as in the plan */
     uvcci_engine **engine;        /* [id][block]; tile 0 last */
-    /* working memory */
-    uvcci_bump bump;
+    /* working memory: until it is done, and until its present turn is */
+    uvcci_bump bump, turn_bump;
     uvcc_task *tasks;
     uint32_t task_count;
-    uvcci_batch_out out[UVCCI_TURN_ROUNDS];
+    uvcci_batch_out *out; /* [UVCCI_TURN_ROUNDS]; NULL: the turn sends nothing */
     uvcci_pending_leaf *leaves;
     void *state; /* of its family: see op_way.h. NULL: none now */
     uint8_t *keys;

@@ -10,6 +10,7 @@
 #include "exec/program/memory.h"
 #include "exec/program/window.h"
 #include "exec/runtime/builder.h"
+#include "exec/runtime/op_memory.h"
 #include "exec/runtime/prg_check.h"
 #include "exec/session/calls.h"
 #include "exec/session/config.h"
@@ -21,12 +22,8 @@
 #include <string.h>
 
 enum {
-    BUNDLES = 4,      /* not taken by the host: AUDITs are at most two steps late */
-    SETS_OF_ALL = 3,  /* checkpoints on their way in: one whose job is out, one to come, one read */
-    TASKS = 32,       /* of a turn, but for instructions of functions */
-    INSTR_TASKS = 10, /* of an instruction in its two turns */
-    DEAL_BLOCKS = 3,  /* tasks with blocks of an instruction's deal, or of a gate's */
-    HASH_LISTS = 8,   /* that a turn ends, beside full ones */
+    BUNDLES = 4,     /* not taken by the host: AUDITs are at most two steps late */
+    SETS_OF_ALL = 3, /* checkpoints on their way in: one whose job is out, one to come, one read */
     FEED_MESSAGES = (256u << 10) / 64,
     PLACES = 16, /* of key streams that a block reads in a turn, an instruction or a deal */
 };
@@ -76,81 +73,8 @@ typedef struct sums {
     uint64_t places; /* of key streams that are read */
 } sums;
 
-static uint64_t keys_blocks(const uvcci_plan *p) {
-    uint64_t n = 0;
-    for (unsigned g = 0; g < p->key_count; g++)
-        n += p->rounds[p->round_count + g].blocks;
-    return n;
-}
-
 static unsigned instrs_of(const uvcci_plan *p) {
     return p->function != NULL ? p->function->instr_count : 0;
-}
-
-/* A leaf for each message, sent or received; of a vector's block that it is opened, or both
- * commitments and that it is lifted; of keys from and for each peer; of a triple. */
-static uint64_t leaves_of(const uvcci_plan *p) {
-    uint64_t n = 4ull * p->messages_max + 8;
-    for (unsigned k = 0; k < p->id_count; k++)
-        n += 4ull * p->id[k].blocks;
-    return n + 4ull * p->edge_blocks + p->beaver.tiles.count;
-}
-
-/* What opening the messages of a round takes of a bump. */
-static void round_state(const uvcci_plan *p, const uvcci_plan_round *r, uint64_t *bytes,
-                        uint64_t *pieces) {
-    const uint64_t tlvs = uvcci_plan_tlvs_max(p, r);
-    *bytes += tlvs * sizeof(uvcci_plan_tlv) + 2ull * r->parts * sizeof(uvcci_tx);
-    *bytes += uvcci_plan_is_keys(p, r)
-                  ? 2ull * r->parts * tlvs * (sizeof(uvcci_key_chunk) + sizeof(uvcc_copy_item))
-                  : 2ull * r->vec_count * r->blocks * sizeof(uint8_t *);
-    *bytes += 64; /* a check of what was opened */
-    *pieces += 6 + 2ull * r->vec_count;
-}
-
-/* Where keys lie: tables and lists of streams to sort. */
-static void key_state(const uvcci_plan *p, uint64_t *bytes, uint64_t *pieces) {
-    const uint64_t n = keys_blocks(p) + 1;
-    *bytes += 2 * ((p->key_count + 1u) * sizeof(size_t *) + n * (sizeof(size_t) + 32));
-    *pieces += 8;
-}
-
-/* The bump of an op, from its first turn until it is done. */
-static uint64_t op_state(const uvcci_plan *p) {
-    /* of tiles one is at work at a time, and gives back what it took */
-    const uint64_t turns = p->turns + (p->beaver.on ? 4u : 1u), leaves = leaves_of(p);
-    const uint64_t tasks = TASKS * turns + (uint64_t)INSTR_TASKS * instrs_of(p);
-    const uint64_t hashes = leaves + 4ull * p->messages_max;
-    const uint64_t cap = 4ull * p->blocks + 2 * UVCCI_PLAN_PARTS + 8; /* as in uvcci_add_hash() */
-    const uint64_t lists = hashes / cap + HASH_LISTS * turns;
-    const uint64_t longest = p->edge_blocks > p->blocks ? p->edge_blocks : p->blocks;
-    uint64_t bytes = turns * p->tasks_max * sizeof(uvcc_task), pieces = 8 * turns;
-    bytes += tasks * (longest * sizeof(uvcc_block) + sizeof(uvcc_fn_args));
-    bytes += lists * cap * sizeof(uvcc_hash_item) + leaves * sizeof(uvcci_pending_leaf);
-    bytes += p->way->state_bytes + instrs_of(p) * 256ull + 1024;
-    bytes += 2ull * turns * longest * sizeof(uvcc_copy_item);
-    pieces += 2 * tasks + lists + leaves;
-    for (unsigned i = 0; i < (unsigned)p->round_count + p->key_count; i++)
-        round_state(p, &p->rounds[i], &bytes, &pieces);
-    key_state(p, &bytes, &pieces);
-    return uvcci_bump_bound(bytes, pieces);
-}
-
-/* The bump of an op whose keys are dealt. */
-static uint64_t deal_state(const uvcci_plan *p) {
-    const uint64_t instrs = instrs_of(p) + 1u;
-    const uint64_t longest = p->edge_blocks > p->blocks ? p->edge_blocks : p->blocks;
-    uint64_t bytes = p->key_count * sizeof(uvcci_batch_out) + 1024, pieces = 16 + 8 * instrs;
-    if (p->key_count == 0)
-        return 0;
-    bytes += (4 * instrs + 8) * sizeof(uvcc_task);
-    bytes += DEAL_BLOCKS * instrs * (longest * sizeof(uvcc_block) + sizeof(uvcc_fn_args));
-    bytes += instrs * 2 * sizeof(uint64_t *) + 2 * (keys_blocks(p) + 1) * sizeof(uint8_t *);
-    for (unsigned g = 0; g < p->key_count; g++)
-        round_state(p, &p->rounds[p->round_count + g], &bytes, &pieces);
-    key_state(p, &bytes, &pieces);
-    key_state(p, &bytes, &pieces);
-    return uvcci_bump_bound(bytes, pieces);
 }
 
 static uint64_t places_of(const uvcci_plan *p) {
@@ -175,21 +99,21 @@ static void add_segments(const uvcc_program *prog, const uvcci_op *op, const uvc
     n->online += count * p->online_bytes_max;
     n->keys += count * p->key_bytes_max;
     n->messages += count * p->messages_max;
-    n->leaves += count * leaves_of(p);
+    n->leaves += count * uvcci_plan_leaves_max(p);
     n->rows += count * p->batches;
     n->places += count * places_of(p);
     if (p->key_count != 0) {
         n->deal += count * uvcci_deal_takes(p);
         n->deal_most = uvcci_deal_takes(p) > n->deal_most ? uvcci_deal_takes(p) : n->deal_most;
     }
-    n->deal_state += count * deal_state(p);
+    n->deal_state += count * uvcci_deal_memory(p);
     if (p->way->tensors_stay && p->way->tensor_bytes != NULL) {
         /* of triples also for the next step, which makes them ahead */
         n->stay += (p->beaver.on ? 2 : 1) * p->way->tensor_bytes(prog, op, p);
     }
     n->ahead_state += uvcci_bump_bound(p->way->step_bytes, p->way->step_bytes != 0);
     if (p->beaver.on) {
-        n->ahead_state += op_state(p);
+        n->ahead_state += uvcci_op_memory(p);
         add_tiles(p, n);
     }
     for (unsigned i = 0; i < rounds; i++) {
@@ -226,11 +150,20 @@ typedef struct working {
 
 static working work_of(const uvcc_program *p, const uvcci_op *op, const uvcci_plan *plan) {
     const uvcci_op_way *way = plan->way;
-    working w = {.state = plan->beaver.on ? 0 : op_state(plan)};
+    working w = {.state = plan->beaver.on ? 0 : uvcci_op_memory(plan)};
     w.tensor = plan->key_count != 0 ? uvcci_arena_rounded(plan->key_bytes_max) : 0;
     if (way->tensor_bytes != NULL && !way->tensors_stay)
         w.tensor += way->tensor_bytes(p, op, plan);
     return w;
+}
+
+/* Of all its segments. */
+static working work_of_op(const uvcc_program *p, const uvcci_op *op, const uvcci_plan *plan) {
+    const working each = work_of(p, op, plan);
+    const working last = work_of(p, op, uvcci_plan_segment(plan, plan->segments.count - 1));
+    const uint64_t others = plan->segments.count - 1;
+    return (working){.tensor = others * each.tensor + last.tensor,
+                     .state = others * each.state + last.state};
 }
 
 /* What is at work in a window (program/window.h), and buffers that live while it is. */
@@ -303,20 +236,22 @@ static int at_work(const uvcc_program *p, const uvcci_entry *e, const uvcci_plan
     uvcci_window_ranges(
         plans, e->op_count, e->window,
         &(uvcci_window_walk){.enter = enter_window, .leave = leave_window, .user = &w});
-    uint64_t *work = mem; /* of the tables nothing is needed any more */
+    uint64_t *tensor = mem, *state = mem + e->op_count; /* of the tables nothing is needed */
     for (uint32_t i = 0; i < e->op_count; i++) {
-        const uvcci_plan *last = uvcci_plan_segment(plans[i], plans[i]->segments.count - 1);
-        work[i] = (plans[i]->segments.count - 1) * work_of(p, &e->ops[i], plans[i]).tensor +
-                  work_of(p, &e->ops[i], last).tensor;
+        const working all = work_of_op(p, &e->ops[i], plans[i]);
+        tensor[i] = all.tensor;
+        state[i] = all.state;
     }
-    int rc = uvcci_memory_bound_with(p, e, work, UVCCI_MEMORY_TENSORS_ROUNDED, &sum);
+    int rc = uvcci_memory_bound_with(p, e, tensor, UVCCI_MEMORY_TENSORS_ROUNDED, &sum);
     uint64_t tensors = w.tensors + w.most.tensor;
     tensors = sum < tensors ? sum : tensors;
     if (rc == 0)
         rc = uvcci_memory_bound_with(p, e, NULL, UVCCI_MEMORY_TENSORS_ROUNDED, &sum);
     sum += w.most.tensor;
     keep_most(&m->tensors, sum < tensors ? sum : tensors);
-    keep_most(&m->ops, w.most.state);
+    if (rc == 0)
+        rc = uvcci_memory_bound_with(p, e, state, UVCCI_MEMORY_NO_TENSORS, &sum);
+    keep_most(&m->ops, sum < w.most.state ? sum : w.most.state);
     p->alloc.free(p->alloc.user, mem, bytes, UVCC_MEM_STATE);
     return rc;
 }

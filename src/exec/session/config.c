@@ -242,7 +242,7 @@ void uvcci_config_take(uvcc_config *c, const uvcc_config *in) {
     if (least != 0)
         or_else(&c->links.keepalive_ns, least / 4 < KEEPALIVE_NS ? least / 4 : KEEPALIVE_NS);
     or_else32(&c->limits.jobs_max, 256);
-    or_else32(&c->limits.leaves_max, 1u << 22);
+    or_else32(&c->limits.leaves_max, UVCCI_LEAVES_USUAL);
     or_else(&c->limits.keys_ahead_bytes, 32ull << 20);
     or_else(&c->limits.close_ns, 3000000000ull);
     or_else(&c->limits.triples_ahead_bytes, 64ull << 20);

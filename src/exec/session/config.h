@@ -6,6 +6,9 @@
 #include <uvcc/link.h>
 #include <uvcc/session.h>
 
+#define UVCCI_LEAVES_USUAL                                                                         \
+    (1u << 22) /* limits.leaves_max, or what the program has if it has more */
+
 /* 0, or why the caller's configuration is refused, which goes to its log by name: UVCC_ERR_USAGE
  * (NULL, or the size of no version), UVCC_ERR_CONFIG. */
 int uvcci_config_check(const uvcc_config *cfg);

@@ -12,6 +12,7 @@
 #include "exec/ops/dealing.h"
 #include "exec/runtime/builder.h"
 #include "exec/runtime/names.h"
+#include "exec/runtime/op_memory.h"
 #include "exec/runtime/prg_check.h"
 #include "exec/runtime/trace.h"
 
@@ -62,8 +63,18 @@ static void free_scratch(uvcc_session *s, uvcci_instance *r) {
         way_of(r)->release(s, r);
 }
 
+/* What the present turn took goes. */
+static void reset_turn(uvcci_instance *r) {
+    assert(uvcci_bump_bytes(&r->turn_bump) <= uvcci_turn_memory(r->plan));
+    r->out = NULL;
+    r->tasks = NULL;
+    uvcci_bump_reset(&r->turn_bump);
+}
+
 /* The instance's own memory goes, and the state with it if it stands there. */
 static void reset(uvcci_instance *r) {
+    assert(uvcci_bump_bytes(&r->bump) <= uvcci_lasting_memory(r->plan));
+    reset_turn(r);
     uvcci_bump_reset(&r->bump);
     if (way_of(r)->state_bytes != 0)
         r->state = NULL;
@@ -265,19 +276,17 @@ static bool openings_agree(const uvcci_instance *r) {
     for (unsigned i = 0; i < r->plan->round_count; i++) {
         const uvcci_instance_round *in = &r->rounds[i];
         if (r->turn != 0 && uvcci_turn_sends(r, i, r->turn - 1u) && in->check != NULL &&
-            !uvcci_ct_equal(in->check, in->digest[0][in->check_side], 32))
+            !uvcci_ct_equal(in->check, in->vec[0].digest[in->check_side], 32))
             return false;
     }
     return true;
 }
 
-/* Back from a turn beside the op's own. What it took of the instance's memory is done with: there
- * may be many such turns. */
+/* Back from a turn beside the op's own. */
 static void step_back(uvcci_instance *r) {
     assert(r->beside && r->leaves == NULL);
     r->turn = r->stands_at;
     r->beside = false;
-    uvcci_bump_rewind(&r->bump, r->mark);
 }
 
 static void next_turn(uvcc_session *s, uvcci_instance *r) {
@@ -309,12 +318,12 @@ static void turn_done(uvcc_session *s, uvcci_instance *r) {
     if (uvcci_audit_on(s))
         uvcci_leaves_write(s, r, r->leaves);
     r->leaves = NULL;
-    for (unsigned k = 0; k < UVCCI_TURN_ROUNDS && r->out[k].round != NULL; k++) {
+    for (unsigned k = 0; r->out != NULL && k < UVCCI_TURN_ROUNDS && r->out[k].round != NULL; k++) {
         send_round(s, r, &r->out[k]);
         if (uvcci_failed(s))
             return;
     }
-    memset(r->out, 0, sizeof r->out);
+    reset_turn(r);
     for (unsigned i = 0; i < r->plan->round_count; i++)
         if (r->turn != 0 && uvcci_turn_sends(r, i, r->turn - 1u))
             release_round(s, r, i);
@@ -338,31 +347,35 @@ static bool turn_ready(const uvcc_session *s, const uvcci_instance *r) {
     return way_of(r)->ready == NULL || way_of(r)->ready(s, r);
 }
 
-/* Messages for all rounds that the turn sends. */
+/* Messages for all rounds that the turn sends. None are kept if a link has no room for one: it is
+ * tried again, however often. */
 static int open_rounds(uvcc_session *s, uvcci_instance *r) {
     const uvcci_plan *p = r->plan;
-    const uvcci_bump_mark mark = uvcci_bump_here(&r->bump);
     unsigned n = 0;
     int rc = 0;
     for (unsigned i = 0; i < p->round_count && rc == 0; i++) {
         if (!uvcci_turn_sends(r, i, r->turn))
             continue;
+        if (r->out == NULL)
+            r->out = uvcci_bump_take(&r->turn_bump, UVCCI_TURN_ROUNDS * sizeof *r->out);
+        if (r->out == NULL)
+            return UVCC_ERR_NOMEM;
         assert(n < UVCCI_TURN_ROUNDS && r->out[n].round == NULL);
-        rc = uvcci_batch_open(s, r, &p->rounds[i], &r->bump, &r->out[n++]);
+        rc = uvcci_batch_open(s, r, &p->rounds[i], &r->turn_bump, &r->out[n++]);
     }
     for (unsigned k = 0; rc != 0 && k < n; k++)
         uvcci_batch_drop(s, &r->out[k]);
     if (rc != 0)
-        uvcci_bump_rewind(&r->bump, mark); /* it is tried again, however often */
+        reset_turn(r);
     return rc;
 }
 
 /* The turn's tasks, in memory of the instance; its state too, if this is where it begins. */
 static bool build_turn(uvcc_session *s, uvcci_instance *r) {
     const uvcci_op_way *way = way_of(r);
-    uvcci_builder b = {.s = s, .r = r, .task_cap = r->plan->tasks_max};
+    uvcci_builder b = {.s = s, .r = r, .task_cap = uvcci_plan_turn_tasks(r->plan, r->turn)};
     r->task_count = 0;
-    r->tasks = uvcci_bump_take(&r->bump, b.task_cap * sizeof r->tasks[0]);
+    r->tasks = uvcci_bump_take(&r->turn_bump, b.task_cap * sizeof r->tasks[0]);
     if (way->state_bytes != 0 && r->state == NULL) {
         assert(r->turn == 0);
         r->state = uvcci_bump_take(&r->bump, way->state_bytes);
@@ -392,7 +405,6 @@ static void start_turn(uvcc_session *s, uvcci_instance *r) {
     } else if (r->task_count == 0) {
         turn_done(s, r);
     } else if (uvcci_prg_check(s, r, r->tasks, r->task_count)) {
-        assert(r->task_count <= r->plan->tasks_max);
         uvcci_names_job(s, r, r->tasks, r->task_count);
         r->job_out = true;
         uvcci_jobs_push(&s->jobs, r->tasks, r->task_count, UVCCI_JOB_OP, uvcci_job_rank(r), r);
@@ -429,7 +441,6 @@ static bool advance_beside(uvcc_session *s, uvcci_instance *r) {
     r->turn = turn;
     r->tile = tile;
     r->beside = true;
-    r->mark = uvcci_bump_here(&r->bump);
     if (begin_turn(s, r))
         return true;
     step_back(r);
@@ -511,7 +522,7 @@ void uvcci_instance_release(uvcc_session *s, uvcci_instance *r) {
 
 void uvcci_instance_free(uvcc_session *s, uvcci_instance *r) {
     const unsigned rounds = (unsigned)r->plan->round_count + r->plan->key_count;
-    for (unsigned k = 0; k < UVCCI_TURN_ROUNDS; k++)
+    for (unsigned k = 0; r->out != NULL && k < UVCCI_TURN_ROUNDS; k++)
         uvcci_batch_drop(s, &r->out[k]);
     for (unsigned i = 0; r->rounds != NULL && i < rounds; i++)
         release_round(s, r, i);

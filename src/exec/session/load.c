@@ -10,14 +10,22 @@
 #include "exec/session/checkpoint.h"
 #include "exec/session/config.h"
 #include "proto/bytes.h"
+#include "proto/link_session.h"
 #include <assert.h>
 #include <string.h>
 
+#define KEYS_USUAL (32ull << 20) /* that a peer may send ahead */
+
 typedef struct needs {
-    uint64_t online_bytes, key_bytes; /* of the most in a window; of the largest op */
-    uint64_t messages;                /* in a window */
+    uint64_t online_bytes, key_bytes;               /* of the most in a window; of the largest op */
+    uint64_t messages;                              /* in a window */
+    uint64_t step_keys, step_messages, step_leaves; /* of the entry that has most */
     uint32_t outputs;
 } needs;
+
+static uint64_t at_least(uint64_t value, uint64_t least) {
+    return value < least ? least : value;
+}
 
 /* What the peers may have sent that is not used: of ops in a window, and of all products on
  * triples, whose C comes before they begin. */
@@ -80,11 +88,21 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
                 n->key_bytes = plan->key_bytes_max;
         }
         in_window w = {.n = n};
-        for (uint32_t i = 0; i < entry->op_count; i++)
-            if (s->plans[e][i]->beaver.on) {
-                w.bytes += s->plans[e][i]->online_bytes_max;
-                w.messages += s->plans[e][i]->messages_max;
+        uint64_t keys = 0, messages = 0, leaves = 0;
+        for (uint32_t i = 0; i < entry->op_count; i++) {
+            const uvcci_plan *plan = s->plans[e][i];
+            if (plan->beaver.on) {
+                w.bytes += plan->online_bytes_max;
+                w.messages += plan->messages_max;
             }
+            keys += UVCCI_PLAN_SUM(plan, key_bytes_max);
+            messages += UVCCI_PLAN_SUM(plan, messages_max);
+            leaves += (plan->segments.count - 1) * uvcci_plan_leaves_max(plan) +
+                      uvcci_plan_leaves_max(uvcci_plan_segment(plan, plan->segments.count - 1));
+        }
+        n->step_keys = at_least(n->step_keys, keys);
+        n->step_messages = at_least(n->step_messages, messages);
+        n->step_leaves = at_least(n->step_leaves, leaves);
         uvcci_window_ranges(
             s->plans[e], entry->op_count, entry->window,
             &(uvcci_window_walk){.enter = enter_window, .leave = leave_window, .user = &w});
@@ -94,11 +112,7 @@ static int make_plans(uvcc_session *s, const uvcc_program *p, needs *n) {
     return 0;
 }
 
-static uint64_t at_least(uint64_t value, uint64_t least) {
-    return value < least ? least : value;
-}
-
-/* A configured capacity below what the program needs is refused; 0 takes the default. */
+/* A configured capacity below what the program needs is refused; 0 takes the usual one. */
 static int capacity(uvcc_session *s, const char *name, uint64_t configured, uint64_t needed,
                     uint64_t usual, uint64_t *out) {
     if (configured != 0 && configured < needed)
@@ -115,28 +129,35 @@ static int make_links(uvcc_session *s, const needs *n) {
     uvcci_config_link(&s->cfg, &c);
     c.alloc = s->alloc;
     c.sid_tag = s->sid_tag;
-    /* Two windows of online messages may be outstanding (window.h), and STEP, AUDIT and BYE. */
-    uint64_t online = 2 * n->online_bytes + 65536, messages = 0;
-    int rc = capacity(s, "rx_messages_max", s->cfg.links.rx_messages_max, 2 * n->messages + 64,
-                      1024, &messages);
+    /* Two windows of online messages may be outstanding (window.h), one of them not acknowledged;
+     * and STEP, AUDIT and BYE. */
+    const uint64_t rx = 2 * n->online_bytes + 65536, tx = n->online_bytes + 65536;
+    /* A plan's keys are those of one who deals for all blocks, and on the average each party deals
+     * for a third: so much room is enough for two steps, and nobody fills more honestly. */
+    const uint64_t keys = at_least(n->step_keys, 65536), ahead = s->cfg.limits.keys_ahead_bytes;
+    uint64_t messages = 0;
+    int rc = capacity(s, "rx_messages_max", s->cfg.links.rx_messages_max, 2 * n->messages + 64, 0,
+                      &messages);
     c.rx_messages_max = rc == 0 ? (uint32_t)messages : 0;
     if (rc == 0)
-        rc = capacity(s, "rx_online_bytes", s->cfg.links.rx_online_bytes, online, 4u << 20,
-                      &c.rx_online_bytes);
+        rc =
+            capacity(s, "rx_online_bytes", s->cfg.links.rx_online_bytes, rx, 0, &c.rx_online_bytes);
     if (rc == 0)
-        rc = capacity(s, "tx_online_bytes", s->cfg.links.tx_online_bytes, online, 4u << 20,
-                      &c.tx_online_bytes);
+        rc =
+            capacity(s, "tx_online_bytes", s->cfg.links.tx_online_bytes, tx, 0, &c.tx_online_bytes);
     if (rc == 0)
-        rc = capacity(s, "rx_keys_bytes", s->cfg.links.rx_keys_bytes, n->key_bytes, 32u << 20,
-                      &c.rx_keys_bytes);
+        rc = capacity(s, "rx_keys_bytes", s->cfg.links.rx_keys_bytes, n->key_bytes,
+                      keys < KEYS_USUAL ? keys : KEYS_USUAL, &c.rx_keys_bytes);
     if (rc == 0)
         rc = capacity(s, "tx_keys_bytes", s->cfg.links.tx_keys_bytes, n->key_bytes,
-                      s->cfg.limits.keys_ahead_bytes, &c.tx_keys_bytes);
+                      keys < ahead ? keys : ahead, &c.tx_keys_bytes);
     for (uint8_t p = 0; rc == 0 && p < 3; p++) {
         c.peer = p;
         assert(s->peer[p].link == NULL);
         if (p != s->party)
             rc = uvcc_link_new(&s->peer[p].link, &c);
+        if (p != s->party && rc == 0)
+            uvcci_link_expect(s->peer[p].link, 2 * n->step_messages + 64);
         if (p != s->party && rc == 0)
             uvcci_names_link(s, s->peer[p].link);
     }
@@ -240,6 +261,9 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
     rc = make_plans(s, p, &n);
     if (rc != 0)
         return rc;
+    if (s->cfg.limits.leaves_max == UVCCI_LEAVES_USUAL && n.step_leaves + 64 > UVCCI_LEAVES_USUAL)
+        s->cfg.limits.leaves_max =
+            n.step_leaves + 64 < UINT32_MAX ? (uint32_t)n.step_leaves + 64 : UINT32_MAX;
     s->event_cap = 96 + 2 * n.outputs + UVCCI_MISMATCH_EVENTS;
     s->events = s->alloc.alloc(s->alloc.user, s->event_cap * sizeof s->events[0], UVCC_MEM_STATE);
     s->buffers =

@@ -93,9 +93,9 @@ static uint16_t take_tlv(const incoming *c, const uvcci_plan_tlv *planned, const
     if (planned->more || c->keys)
         return UVCC_ABORT_NONE;
     if (digest)
-        c->in->digest[planned->vec][c->side] = t->data;
+        c->in->vec[planned->vec].digest[c->side] = t->data;
     else
-        c->in->at[planned->vec][in_slot(f)][planned->block] = t->data;
+        c->in->vec[planned->vec].at[in_slot(f)][planned->block] = t->data;
     /* A digest speaks of the whole stream, so of every block. */
     const uint32_t first = digest ? 0 : planned->block;
     const uint32_t end = digest ? c->round->blocks : planned->block + 1;

@@ -64,43 +64,92 @@ static uint32_t engines_of(const uvcci_plan *plan, uint8_t id) {
     return n;
 }
 
+/* Places that a vector's bytes come to in a block. */
+static unsigned slots_of(const uvcci_plan_vec *v) {
+    const bool of_both = v->protocol == UVCCI_PROTO_OPEN4 ||
+                         v->protocol == UVCCI_PROTO_CIRCUIT_HEAD ||
+                         uvcci_protocol_has_places((uvcci_protocol)v->protocol);
+    return of_both ? 2 : 1;
+}
+
+/* A step has instances in hundreds of thousands: each takes what its plan asks for, each kind of
+ * table in one piece, and one that sends nothing takes none. NULL and true: there is none. */
+static bool take_table(uvcci_step *st, size_t bytes, void *table) {
+    void *p = bytes != 0 ? uvcci_bump_take(&st->bump, bytes) : NULL;
+    memcpy(table, &p, sizeof p);
+    return bytes == 0 || p != NULL;
+}
+
+static bool id_tables(uvcci_step *st, uvcci_instance *r) {
+    const uvcci_plan *plan = r->plan;
+    uint64_t *words;
+    size_t count = 0;
+    for (unsigned k = 0; k < plan->id_count; k++)
+        count += plan->id[k].per_block ? plan->id[k].blocks : 1;
+    if (!take_table(st, plan->id_count * sizeof *r->ids.id, &r->ids.id) ||
+        !take_table(st, count * sizeof *words, &words))
+        return false;
+    for (unsigned k = 0; k < plan->id_count; k++) {
+        r->ids.id[k] = words;
+        words += plan->id[k].per_block ? plan->id[k].blocks : 1;
+    }
+    return true;
+}
+
+/* The last one is of vectors that have no id. */
+static bool engine_tables(uvcci_step *st, uvcci_instance *r) {
+    const uvcci_plan *plan = r->plan;
+    uvcci_engine *engines;
+    size_t count = engines_of(plan, UVCCI_ID_TILE);
+    for (unsigned k = 0; k < plan->id_count; k++)
+        count += engines_of(plan, (uint8_t)k);
+    if (plan->round_count == 0)
+        return true;
+    if (!take_table(st, (plan->id_count + 1u) * sizeof *r->engine, &r->engine) ||
+        !take_table(st, count * sizeof *engines, &engines))
+        return false;
+    for (unsigned k = 0; k <= plan->id_count; k++) {
+        const uint32_t n = engines_of(plan, k < plan->id_count ? (uint8_t)k : UVCCI_ID_TILE);
+        r->engine[k] = n != 0 ? engines : NULL;
+        engines += n;
+    }
+    return true;
+}
+
+static bool round_tables(uvcci_step *st, uvcci_instance *r) {
+    const uvcci_plan *plan = r->plan;
+    const unsigned rounds = (unsigned)plan->round_count + plan->key_count;
+    uvcci_instance_vec *vec;
+    const uint8_t **at;
+    size_t vecs = 0, places = 0;
+    for (unsigned i = 0; i < plan->round_count; i++)
+        for (unsigned v = 0; v < plan->rounds[i].vec_count; v++) {
+            vecs++;
+            places += slots_of(&plan->rounds[i].vec[v]) * plan->rounds[i].blocks;
+        }
+    if (!take_table(st, rounds * sizeof *r->rounds, &r->rounds) ||
+        !take_table(st, vecs * sizeof *vec, &vec) || !take_table(st, places * sizeof *at, &at))
+        return false;
+    for (unsigned i = 0; i < plan->round_count; i++) {
+        r->rounds[i].vec = vec;
+        for (unsigned v = 0; v < plan->rounds[i].vec_count; v++, vec++)
+            for (unsigned k = 0; k < slots_of(&plan->rounds[i].vec[v]); k++) {
+                vec->at[k] = at;
+                at += plan->rounds[i].blocks;
+            }
+    }
+    return true;
+}
+
 /* Memory of one instance's tables, all that it will ever need of the step's: while it runs nothing
  * here can fail any more. */
 static bool instance_tables(uvcc_session *s, uvcci_step *st, uvcci_instance *r) {
-    const uvcci_plan *plan = r->plan;
-    assert(plan->edge_blocks >= plan->blocks && r->engine == NULL);
+    assert(r->plan->edge_blocks >= r->plan->blocks && r->engine == NULL);
     uvcci_bump_init(&r->bump, &s->alloc);
+    uvcci_bump_init(&r->turn_bump, &s->alloc);
     uvcci_bump_init(&r->deal_bump, &s->alloc);
-    const unsigned rounds = (unsigned)plan->round_count + plan->key_count;
-    r->ids.id = uvcci_bump_take(&st->bump, (plan->id_count + 1u) * sizeof *r->ids.id);
-    r->ids.edge = uvcci_bump_take(&st->bump, plan->edge_blocks);
-    r->engine = uvcci_bump_take(&st->bump, (plan->id_count + 1u) * sizeof *r->engine);
-    r->rounds = uvcci_bump_take(&st->bump, (rounds + 1) * sizeof *r->rounds);
-    if (r->ids.id == NULL || r->ids.edge == NULL || r->engine == NULL || r->rounds == NULL)
-        return false;
-    for (unsigned k = 0; k < plan->id_count; k++) {
-        uint32_t n = plan->id[k].per_block ? plan->id[k].blocks : 1;
-        if ((r->ids.id[k] = uvcci_bump_take(&st->bump, n * sizeof(uint64_t))) == NULL)
-            return false;
-    }
-    for (unsigned i = 0; i < plan->round_count; i++)
-        for (unsigned v = 0; v < plan->rounds[i].vec_count; v++) {
-            const uvcci_plan_vec *pv = &plan->rounds[i].vec[v];
-            const bool of_both = pv->protocol == UVCCI_PROTO_OPEN4 ||
-                                 pv->protocol == UVCCI_PROTO_CIRCUIT_HEAD ||
-                                 uvcci_protocol_has_places((uvcci_protocol)pv->protocol);
-            const unsigned slots = of_both ? 2 : 1;
-            const uint32_t blocks = plan->rounds[i].blocks;
-            for (unsigned k = 0; k < slots; k++)
-                if ((r->rounds[i].at[v][k] =
-                         uvcci_bump_take(&st->bump, blocks * sizeof(uint8_t *))) == NULL)
-                    return false;
-            uvcci_engine **e = uvcci_engines_of(r, pv);
-            if (*e == NULL && (*e = uvcci_bump_take(&st->bump, engines_of(plan, pv->id) *
-                                                                   sizeof(uvcci_engine))) == NULL)
-                return false;
-        }
-    return true;
+    return take_table(st, r->plan->edge_blocks, &r->ids.edge) && id_tables(st, r) &&
+           engine_tables(st, r) && round_tables(st, r);
 }
 
 /* What this party will get, and fresh engines: known once the ids are. */
