@@ -58,7 +58,8 @@ typedef struct uvcc_link_config {
     uint64_t rto_initial_ns;  /**< 0: 200 ms */
     uint64_t rto_min_ns;      /**< 0: 1 ms */
     uint64_t rto_max_ns;      /**< 0: 2 s */
-    uint64_t ack_delay_ns;    /**< datagrams: an ack waits at most this long; 0: 200 us */
+    uint64_t ack_delay_ns;    /**< an ack waits at most this long, on streams 2 ms if it
+                                   is less; 0: 200 us */
     uint64_t keepalive_ns;    /**< a PING after this much time without a sign of life (see
                                   heard_ns); 0: 10 s; UVCC_NEVER: none */
     uint32_t suspicious_max;  /**< datagrams: seals that may fail to open per window, of data and of

@@ -107,7 +107,8 @@ static ptrdiff_t read_bytes(uvcci_io *io, uvcci_source *src, const struct iovec 
         room += iov[i].iov_len;
     do {
         io->syscalls++;
-        n = readv(src->fd, iov, count);
+        n = count == 1 ? recv(src->fd, iov->iov_base, iov->iov_len, 0)
+                       : readv(src->fd, iov, count);
     } while (n < 0 && errno == EINTR);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
         src->ready &= (uint8_t)~UVCCI_READ;
@@ -127,7 +128,8 @@ static ptrdiff_t write_bytes(uvcci_io *io, uvcci_source *src, const struct iovec
         room += iov[i].iov_len;
     do {
         io->syscalls++;
-        n = sendmsg(src->fd, &m, MSG_NOSIGNAL);
+        n = count == 1 ? send(src->fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL)
+                       : sendmsg(src->fd, &m, MSG_NOSIGNAL);
     } while (n < 0 && errno == EINTR);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
         wants_room(io, src);
