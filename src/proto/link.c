@@ -54,7 +54,7 @@ static void set_default32(uint32_t *v, uint32_t value) {
 /* Zeros become the defaults of link.h. */
 static void resolve(uvcc_link_config *c) {
     const uint64_t bytes = UINT64_C(32) << 20;
-    set_default32(&c->frame_bytes, 64u << 10);
+    set_default32(&c->frame_bytes, (256u << 10) + UVCC_FRAME_HEADER_BYTES + UVCC_FRAME_SEAL_BYTES);
     set_default32(&c->datagram_bytes, UVCCI_PACKET_BYTES);
     set_default(&c->tx_online_bytes, bytes);
     set_default(&c->tx_keys_bytes, bytes);
