@@ -21,6 +21,7 @@
 #include "io_adapters/net/io.h"
 
 #define EVENTS_AT_ONCE 256
+#define LONG_BYTES     16384 /* of a read */
 #define NS_PER_S       1000000000u
 
 typedef struct state {
@@ -99,7 +100,9 @@ static void remove_source(uvcci_io *io, uvcci_source *src) {
 }
 
 /* A full read may have left bytes; one that is short emptied the socket, and what comes after it
- * is an edge: but for the stream's end, if that was told together with the bytes. */
+ * is an edge: but for the stream's end, if that was told together with the bytes. After a long one
+ * more has come by the time that it is worked off: asking the socket costs less than asking epoll
+ * first. */
 static ptrdiff_t read_bytes(uvcci_io *io, uvcci_source *src, const struct iovec *iov, int count) {
     size_t room = 0;
     ssize_t n;
@@ -114,7 +117,7 @@ static ptrdiff_t read_bytes(uvcci_io *io, uvcci_source *src, const struct iovec 
         src->ready &= (uint8_t)~UVCCI_READ;
         return UVCC_ERR_AGAIN;
     }
-    if (n > 0 && (size_t)n < room && !src->ended)
+    if (n > 0 && (size_t)n < room && n < LONG_BYTES && !src->ended)
         src->ready &= (uint8_t)~UVCCI_READ;
     return n < 0 ? -errno : n;
 }
