@@ -110,8 +110,7 @@ static ptrdiff_t read_bytes(uvcci_io *io, uvcci_source *src, const struct iovec 
         room += iov[i].iov_len;
     do {
         io->syscalls++;
-        n = count == 1 ? recv(src->fd, iov->iov_base, iov->iov_len, 0)
-                       : readv(src->fd, iov, count);
+        n = count == 1 ? recv(src->fd, iov->iov_base, iov->iov_len, 0) : readv(src->fd, iov, count);
     } while (n < 0 && errno == EINTR);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
         src->ready &= (uint8_t)~UVCCI_READ;

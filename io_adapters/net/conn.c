@@ -30,7 +30,7 @@
 #define RAW_READS       4u /* of what TLS keeps for itself, such as new keys, before others' turn */
 #define LARGE_BYTES     16384u /* of a frame: it is worth a read of its own */
 #define BEHIND_BYTES    256u   /* what is read with the rest of one: the next header, an ACK */
-#define LARGE_READS     4      /* so many that are not of a large frame, and there is none any more */
+#define LARGE_READS     4 /* so many that are not of a large frame, and there is none any more */
 
 static uint64_t after(const uvcc_net *n, uint64_t ns) {
     return n->now > UVCC_NEVER - 1 - ns ? UVCC_NEVER - 1 : n->now + ns;

@@ -105,8 +105,8 @@ static void take(uvcci_io *io, void *p, size_t len) {
 
 /* ---- submitting ---- */
 
-/* Completions wait in the kernel for a call of ours: they found no room, or (with COOP_TASKRUN) this
- * thread in the middle of something. */
+/* Completions wait in the kernel for a call of ours: they found no room, or (with COOP_TASKRUN)
+ * this thread in the middle of something. */
 static bool kernel_has_some(const state *st) {
     return (IO_URING_READ_ONCE(*st->ring.sq.kflags) &
             (IORING_SQ_CQ_OVERFLOW | IORING_SQ_TASKRUN)) != 0;

@@ -161,7 +161,7 @@ static int take_data(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *he
         return UVCC_ERR_LIMIT;
     if (v == UVCCI_LATER && l->cfg.datagram) {
         l->stats.refused++;
-        uvcci_ack_within(l, uvcci_ack_delay(l)); /* we are here, and did not take it */
+        uvcci_ack_within(l, l->cfg.ack_delay_ns); /* we are here, and did not take it */
         return 0;
     }
     if (v == UVCCI_LATER)
@@ -191,7 +191,7 @@ static int take_ack(uvcc_link *l, const uint8_t *p, size_t len, const char **why
     l->stats.acks_rx++;
     uvcci_tx_ack(l, &a);
     if (UVCCI_MUTANT(17))
-        uvcci_ack_within(l, uvcci_ack_delay(l));
+        uvcci_ack_within(l, l->cfg.ack_delay_ns);
     return 0;
 }
 
@@ -205,7 +205,7 @@ static int take_ping(uvcc_link *l, const uint8_t *p, size_t len, const char **wh
         l->rx.ping_bytes = (uint32_t)len;
     }
     /* PINGs can be replayed: their ACKs keep a distance. */
-    uvcci_ack_within(l, uvcci_ack_delay(l));
+    uvcci_ack_within(l, l->cfg.ack_delay_ns);
     return 0;
 }
 
@@ -329,7 +329,7 @@ static int frame_known(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *
     case UVCCI_REPEAT:
         l->stats.duplicates++;
         l->rx.repeats++;
-        uvcci_ack_within(l, uvcci_ack_delay(l)); /* whatever the rate of repetitions is */
+        uvcci_ack_within(l, l->cfg.ack_delay_ns); /* whatever the rate of repetitions is */
         return 0;
     case UVCCI_FOREIGN: /* a peer with another sid_job has another tag: its HELLO says so */
         if (uvcci_rx_foreign_hello(l, h) && payload != NULL)
@@ -417,7 +417,7 @@ int uvcc_link_accept(uvcc_link *l, uint64_t token, uint64_t now) {
     if (!UVCCI_MUTANT(4))
         uvcci_window_keep(l, m->done_seq);
     if (l->cfg.datagram) /* its frames were told when they came */
-        uvcci_ack_within(l, uvcci_ack_delay(l));
+        uvcci_ack_within(l, l->cfg.ack_delay_ns);
     else
         uvcci_ack_note(l, UVCC_FRAME_HEADER_BYTES + uvcci_min64(m->len, UVCCI_PACKET_BYTES));
     return 0;
@@ -435,7 +435,7 @@ int uvcc_link_release(uvcc_link *l, uint64_t token, uint64_t now) {
     assert(l->rx.released[cls] <= l->rx.admitted[cls]);
     uvcci_assembly_free(l, m);
     uint64_t grown = l->rx.released[cls] + uvcci_rx_capacity(l, cls) - l->rx.granted[cls];
-    uvcci_ack_within(l, grown >= uvcci_rx_capacity(l, cls) / 8 ? 0 : uvcci_ack_delay(l));
+    uvcci_ack_within(l, grown >= uvcci_rx_capacity(l, cls) / 8 ? 0 : l->cfg.ack_delay_ns);
     return 0;
 }
 

@@ -15,7 +15,6 @@
 #include "proto/mutant.h"
 
 #define STREAM_ACK_BYTES     (256u << 10)
-#define STREAM_ACK_DELAY_NS  UINT64_C(2000000)
 #define DATAGRAM_ACK_PACKETS 8u
 #define FIRST_FRAMES         64u
 #define FIRST_ACK_PACKETS    2u
@@ -23,11 +22,6 @@
 #define WINDOW_MIN_WORDS     4u
 
 /* ---- when an ACK is due ---- */
-
-uint64_t uvcci_ack_delay(const uvcc_link *l) {
-    return l->cfg.datagram ? l->cfg.ack_delay_ns
-                           : uvcci_max64(l->cfg.ack_delay_ns, STREAM_ACK_DELAY_NS);
-}
 
 void uvcci_ack_within(uvcc_link *l, uint64_t delay) {
     l->rx.ack_at = uvcci_min64(l->rx.ack_at, uvcci_later(l->now, delay));
@@ -40,7 +34,7 @@ void uvcci_ack_note(uvcc_link *l, uint64_t bytes) {
     uint64_t enough = l->cfg.datagram ? packets * (uint64_t)l->tx.path.packet : STREAM_ACK_BYTES;
     uint64_t sum = l->rx.noted + bytes;
     l->rx.noted = sum < enough ? (uint32_t)sum : (uint32_t)enough;
-    uvcci_ack_within(l, sum < enough ? uvcci_ack_delay(l) : 0);
+    uvcci_ack_within(l, sum < enough ? l->cfg.ack_delay_ns : 0);
 }
 
 /* ---- the rings ---- */

@@ -7,9 +7,6 @@
 #include "proto/ackmsg.h"
 #include "proto/link_state.h"
 
-/* How long an ACK may wait that nothing hurries: for datagrams as configured. On a stream nothing is
- * sent again for want of one, so its host is not woken so often. */
-uint64_t uvcci_ack_delay(const uvcc_link *l);
 /* An ACK is to go in `delay` at the latest. */
 void uvcci_ack_within(uvcc_link *l, uint64_t delay);
 /* Something of this many bytes wants an ACK: soon, or now if much came. */
