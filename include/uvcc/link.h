@@ -47,7 +47,8 @@ typedef struct uvcc_link_config {
     uint8_t me, peer;   /**< party indices */
     bool datagram;      /**< packets instead of a byte stream */
     uint64_t sid_tag;
-    uint32_t frame_bytes;    /**< greatest frame (header included) on a stream; 0: 64 KiB */
+    uint32_t frame_bytes;    /**< greatest frame (header included) on a stream; 0: one
+                                   with 256 KiB of a message */
     uint32_t datagram_bytes; /**< greatest packet to try after path probing; 0: 1232 (no probing);
                                   at most 65,507 */
     uint64_t tx_online_bytes, tx_keys_bytes; /**< 0: 32 MiB each */
@@ -58,7 +59,7 @@ typedef struct uvcc_link_config {
     uint64_t rto_initial_ns;  /**< 0: 200 ms */
     uint64_t rto_min_ns;      /**< 0: 1 ms */
     uint64_t rto_max_ns;      /**< 0: 2 s */
-    uint64_t ack_delay_ns;    /**< datagrams: an ack waits at most this long; 0: 200 us */
+    uint64_t ack_delay_ns;    /**< an ack waits at most this long; 0: 200 us, on streams 2 ms */
     uint64_t keepalive_ns;    /**< a PING after this much time without a sign of life (see
                                   heard_ns); 0: 10 s; UVCC_NEVER: none */
     uint32_t suspicious_max;  /**< datagrams: seals that may fail to open per window, of data and of
@@ -200,10 +201,10 @@ UVCC_API int uvcc_link_feed(uvcc_link *l, const uint8_t *data, size_t len, uint6
  *         rc = uvcc_link_feed(l, scratch, n - placed, now);
  *
  * With that scratch behind it this is never dearer than feeding 256 KiB at a time: frames of 1 MiB
- * cost a tenth less of the CPU time of reading and taking them, of 64 KiB a few percent (most are
- * whole in the scratch); sealed ones 1 or 2% less, since opening them is most of it, so a feed that
- * opens whole frames out of the caller's buffer is as good. One frame a read, with little scratch,
- * saves nothing at 64 KiB. */
+ * cost a tenth less of the CPU time of reading and taking them; sealed ones 1 or 2% less, since
+ * opening them is most of it, so a feed that opens whole frames out of the caller's buffer is as
+ * good. uvcc_net reads 256 bytes behind the rest of a large frame, for the next header, and so all
+ * large payloads into place: as good at 64 KiB, better from 256 KiB on. */
 UVCC_API int uvcc_link_rx_buffer(uvcc_link *l, uint8_t **to, size_t *len);
 /** n <= *len bytes were put there: exactly as if they had been fed. 0 bytes change nothing.
  * UVCC_ERR_USAGE: more than rx_buffer offered last, or it offered nothing, or bytes were fed or

@@ -21,6 +21,7 @@
 #include "io_adapters/net/io.h"
 
 #define EVENTS_AT_ONCE 256
+#define LONG_BYTES     16384 /* of a read */
 #define NS_PER_S       1000000000u
 
 typedef struct state {
@@ -99,7 +100,9 @@ static void remove_source(uvcci_io *io, uvcci_source *src) {
 }
 
 /* A full read may have left bytes; one that is short emptied the socket, and what comes after it
- * is an edge: but for the stream's end, if that was told together with the bytes. */
+ * is an edge: but for the stream's end, if that was told together with the bytes. After a long one
+ * more has come by the time that it is worked off: asking the socket costs less than asking epoll
+ * first. */
 static ptrdiff_t read_bytes(uvcci_io *io, uvcci_source *src, const struct iovec *iov, int count) {
     size_t room = 0;
     ssize_t n;
@@ -107,13 +110,13 @@ static ptrdiff_t read_bytes(uvcci_io *io, uvcci_source *src, const struct iovec 
         room += iov[i].iov_len;
     do {
         io->syscalls++;
-        n = readv(src->fd, iov, count);
+        n = count == 1 ? recv(src->fd, iov->iov_base, iov->iov_len, 0) : readv(src->fd, iov, count);
     } while (n < 0 && errno == EINTR);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
         src->ready &= (uint8_t)~UVCCI_READ;
         return UVCC_ERR_AGAIN;
     }
-    if (n > 0 && (size_t)n < room && !src->ended)
+    if (n > 0 && (size_t)n < room && n < LONG_BYTES && !src->ended)
         src->ready &= (uint8_t)~UVCCI_READ;
     return n < 0 ? -errno : n;
 }
@@ -127,7 +130,8 @@ static ptrdiff_t write_bytes(uvcci_io *io, uvcci_source *src, const struct iovec
         room += iov[i].iov_len;
     do {
         io->syscalls++;
-        n = sendmsg(src->fd, &m, MSG_NOSIGNAL);
+        n = count == 1 ? send(src->fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL)
+                       : sendmsg(src->fd, &m, MSG_NOSIGNAL);
     } while (n < 0 && errno == EINTR);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
         wants_room(io, src);

@@ -28,6 +28,9 @@
 #define ACCEPTS_A_TURN  64
 #define TLS_HANDSHAKE   0x16 /* the first byte of TLS, and of no call */
 #define RAW_READS       4u /* of what TLS keeps for itself, such as new keys, before others' turn */
+#define LARGE_BYTES     16384u /* of a frame: it is worth a read of its own */
+#define BEHIND_BYTES    256u   /* what is read with the rest of one: the next header, an ACK */
+#define LARGE_READS     4 /* so many that are not of a large frame, and there is none any more */
 
 static uint64_t after(const uvcc_net *n, uint64_t ns) {
     return n->now > UVCC_NEVER - 1 - ns ? UVCC_NEVER - 1 : n->now + ns;
@@ -536,17 +539,22 @@ static ptrdiff_t take_view(uvcci_conn *c, int *rc) {
     return (ptrdiff_t)len;
 }
 
+/* Behind the rest of a large frame stands the header of the next, which says where its payload
+ * goes: no more than that is read with it, so that large payloads come straight to their place. */
 static ptrdiff_t take_read(uvcci_conn *c, int *rc) {
     uint8_t *to = NULL;
     size_t len = 0;
-    struct iovec iov[2] = {{.iov_base = c->net->scratch, .iov_len = UVCCI_SCRATCH_BYTES}};
-    int count = 1;
-    if (uvcci_endpoint_place(c->ch->e, c->ch->peer, &to, &len)) {
-        iov[1] = iov[0];
+    const bool placed = uvcci_endpoint_place(c->ch->e, c->ch->peer, &to, &len);
+    if (placed && len >= LARGE_BYTES)
+        c->large = LARGE_READS;
+    const bool large = c->large != 0;
+    const struct iovec scratch = {.iov_base = c->net->scratch,
+                                  .iov_len = large ? BEHIND_BYTES : UVCCI_SCRATCH_BYTES};
+    struct iovec iov[2] = {scratch, scratch};
+    if (placed)
         iov[0] = (struct iovec){.iov_base = to, .iov_len = len};
-        count = 2;
-    }
-    const ptrdiff_t n = conn_read(c, iov, count);
+    const ptrdiff_t n = conn_read(c, iov, placed ? 2 : 1);
+    c->large -= large;
     if (n > 0)
         *rc = take_bytes(c, iov, (size_t)n);
     return n;

@@ -55,6 +55,7 @@ struct uvcci_conn {
     uvcc_tls *tls_wanted; /**< until it is opened */
     int gone;             /**< with TLS: errno that ended it; 0: none */
     uint32_t raw_reads;   /**< with TLS: of the socket, since the net asked for plaintext */
+    uint8_t large;        /**< not 0: large frames came lately, and the next may be one */
     uint64_t deadline;    /**< UVCC_NEVER: none */
     uint64_t up_at;       /**< when it came up */
     uint64_t called_at;   /**< WAITING: since when */

@@ -38,12 +38,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <uvcc/host.h>
+
 #include "io_adapters/uring/uring.h"
 
 #define SQ_ENTRIES 256u
 #define CQ_ENTRIES 4096u
 #define GROUP      0 /* of the buffers */
 #define NONE       UINT16_MAX
+#define NS_PER_S   1000000000u
 #define READ_TRUST 16384u /* bytes that read() took: more than a TLS handshake needs */
 
 /* Of kernels younger than liburing 2.3. */
@@ -53,7 +56,7 @@
 uint32_t uvcci_uring_zc_bytes = UVCCI_URING_ZC_BYTES;
 
 /* What a completion is of: in the low bits of its user_data, the rest is the watch. */
-enum { OF_POLL, OF_OUT, OF_RECV, OF_SEND, OF_CANCEL, OF_MASK = 7 };
+enum { OF_POLL, OF_OUT, OF_RECV, OF_SEND, OF_CANCEL, OF_TIMER, OF_TIMER_SET, OF_MASK = 7 };
 
 typedef struct state state;
 
@@ -85,6 +88,8 @@ struct state {
     void *memory;
     size_t memory_len;
     watch *packets, *starved, *starved_last;
+    uint64_t rings_at; /* the timer; UVCC_NEVER: it does not */
+    struct __kernel_timespec ring_time;
     uint32_t free; /* buffers that the kernel has */
     uint16_t next[UVCCI_URING_BUFFERS];
     uint32_t len[UVCCI_URING_BUFFERS];
@@ -99,6 +104,13 @@ static void take(uvcci_io *io, void *p, size_t len) {
 }
 
 /* ---- submitting ---- */
+
+/* Completions wait in the kernel for a call of ours: they found no room, or (with COOP_TASKRUN)
+ * this thread in the middle of something. */
+static bool kernel_has_some(const state *st) {
+    return (IO_URING_READ_ONCE(*st->ring.sq.kflags) &
+            (IORING_SQ_CQ_OVERFLOW | IORING_SQ_TASKRUN)) != 0;
+}
 
 static int submit(uvcci_io *io) {
     state *st = io->state;
@@ -299,6 +311,11 @@ static void on_send(uvcci_io *io, watch *w, const struct io_uring_cqe *cqe) {
 
 static void on_completion(uvcci_io *io, const struct io_uring_cqe *cqe) {
     const uint64_t data = io_uring_cqe_get_data64(cqe);
+    state *st = io->state;
+    if (data == OF_TIMER)
+        st->rings_at = UVCC_NEVER;
+    if (data == OF_TIMER || data == OF_TIMER_SET)
+        return;
     watch *w = (watch *)(uintptr_t)(data & ~(uint64_t)OF_MASK);
     if ((cqe->flags & IORING_CQE_F_MORE) == 0)
         w->in_flight--;
@@ -327,7 +344,7 @@ static void reap(uvcci_io *io) {
     struct io_uring_cqe *cqe = NULL;
     for (;;) {
         if (io_uring_cq_ready(&st->ring) == 0) {
-            if (!io_uring_cq_has_overflow(&st->ring))
+            if (!kernel_has_some(st))
                 return;
             io->syscalls++;
             if (io_uring_get_events(&st->ring) < 0 || io_uring_cq_ready(&st->ring) == 0)
@@ -367,8 +384,10 @@ static int open_buffers(uvcci_io *io, state *st) {
     return 0;
 }
 
+/* Completions come when this thread enters the kernel anyway: it is not interrupted for them. */
 static int open_ring(struct io_uring *ring, unsigned sq, unsigned cq) {
-    struct io_uring_params p = {.flags = IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL,
+    struct io_uring_params p = {.flags = IORING_SETUP_CQSIZE | IORING_SETUP_SUBMIT_ALL |
+                                         IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
                                 .cq_entries = cq};
     return io_uring_queue_init_params(sq, ring, &p);
 }
@@ -387,6 +406,7 @@ static int open_uring(uvcci_io *io, const uvcc_net_config *cfg) {
     if (st == NULL)
         return UVCC_ERR_NOMEM;
     memset(st, 0, sizeof *st);
+    st->rings_at = UVCC_NEVER;
     if (open_ring(&st->ring, SQ_ENTRIES, CQ_ENTRIES) != 0) {
         take(io, st, sizeof *st);
         return UVCC_ERR_LIMIT;
@@ -637,7 +657,9 @@ static ptrdiff_t write_bytes(uvcci_io *io, uvcci_source *src, const struct iovec
         return begin_send(io, w, iov, count, true);
     while (!w->full) {
         io->syscalls++;
-        const ssize_t n = sendmsg(src->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+        const ssize_t n =
+            count == 1 ? send(src->fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL | MSG_DONTWAIT)
+                       : sendmsg(src->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         w->full = n < 0 || (size_t)n < len;
@@ -657,11 +679,29 @@ static void flush(uvcci_io *io) {
     (void)submit(io);
 }
 
+/* One timer for all waits, set anew only for an earlier time: a wait of its own timeout starts and
+ * stops a timer of the kernel each time. One that rang meanwhile cannot be moved; its completion is
+ * here, and the wait begins anew. */
+static void set_timer(uvcci_io *io, uint64_t at) {
+    state *st = io->state;
+    struct io_uring_sqe *sqe;
+    if (at >= st->rings_at || (sqe = entry(io)) == NULL)
+        return;
+    st->ring_time = (struct __kernel_timespec){.tv_sec = (long long)(at / NS_PER_S),
+                                               .tv_nsec = (long long)(at % NS_PER_S)};
+    if (st->rings_at == UVCC_NEVER) {
+        io_uring_prep_timeout(sqe, &st->ring_time, 0, IORING_TIMEOUT_ABS);
+        io_uring_sqe_set_data64(sqe, OF_TIMER);
+    } else {
+        io_uring_prep_timeout_update(sqe, &st->ring_time, OF_TIMER, IORING_TIMEOUT_ABS);
+        io_uring_sqe_set_data64(sqe, OF_TIMER_SET);
+    }
+    st->rings_at = at;
+}
+
+/* Once, and again if all that came is of the timer, or of what was taken back. */
 static int wait_completions(uvcci_io *io, uint64_t timeout_ns) {
     state *st = io->state;
-    struct __kernel_timespec t = {.tv_sec = (long long)(timeout_ns / 1000000000u),
-                                  .tv_nsec = (long long)(timeout_ns % 1000000000u)};
-    struct io_uring_cqe *cqe = NULL;
     begin_again(io);
     reap(io);
     if (io->first != NULL || timeout_ns == 0) {
@@ -669,13 +709,19 @@ static int wait_completions(uvcci_io *io, uint64_t timeout_ns) {
         reap(io);
         return 0;
     }
-    io->syscalls++;
-    const int rc = io_uring_submit_and_wait_timeout(&st->ring, &cqe, 1,
-                                                    timeout_ns == UVCC_NEVER ? NULL : &t, NULL);
-    reap(io);
-    return rc >= 0 || rc == -ETIME || rc == -EINTR || rc == -EBUSY || rc == -EAGAIN
-               ? 0
-               : UVCC_ERR_STATE;
+    const uint64_t now = timeout_ns == UVCC_NEVER ? 0 : uvcc_host_now_ns();
+    const uint64_t until = timeout_ns < UVCC_NEVER - 1 - now ? now + timeout_ns : UVCC_NEVER;
+    do {
+        if (until != UVCC_NEVER)
+            set_timer(io, until);
+        io->syscalls++;
+        const int rc = io_uring_submit_and_wait(&st->ring, 1);
+        reap(io);
+        if (rc < 0)
+            return rc == -EINTR || rc == -EBUSY || rc == -EAGAIN ? 0 : UVCC_ERR_STATE;
+        begin_again(io);
+    } while (io->first == NULL && (until == UVCC_NEVER || uvcc_host_now_ns() < until));
+    return 0;
 }
 
 static const uvcci_io_ops ops = {

@@ -29,6 +29,7 @@
 #define RTO_MOST_NS      (3600000 * MS)
 #define RUN_MAX          ((1u << 24) - 1u)
 #define PACKET_MIN_BYTES 256u
+#define FRAME_BYTES     ((256u << 10) + UVCC_FRAME_HEADER_BYTES + UVCC_FRAME_SEAL_BYTES)
 #define FRAME_MAX_BYTES  (UVCC_FRAME_HEADER_BYTES + UVCC_CHUNK_BYTES + UVCC_FRAME_SEAL_BYTES)
 #define FRAME_MIN_BYTES  256u
 
@@ -54,7 +55,7 @@ static void set_default32(uint32_t *v, uint32_t value) {
 /* Zeros become the defaults of link.h. */
 static void resolve(uvcc_link_config *c) {
     const uint64_t bytes = UINT64_C(32) << 20;
-    set_default32(&c->frame_bytes, 64u << 10);
+    set_default32(&c->frame_bytes, FRAME_BYTES);
     set_default32(&c->datagram_bytes, UVCCI_PACKET_BYTES);
     set_default(&c->tx_online_bytes, bytes);
     set_default(&c->tx_keys_bytes, bytes);
@@ -65,7 +66,8 @@ static void resolve(uvcc_link_config *c) {
     set_default(&c->rto_initial_ns, 200 * MS);
     set_default(&c->rto_min_ns, MS);
     set_default(&c->rto_max_ns, 2000 * MS);
-    set_default(&c->ack_delay_ns, MS / 5);
+    /* Nothing on a stream is sent again for want of an ACK: its host is not woken so often. */
+    set_default(&c->ack_delay_ns, c->datagram ? MS / 5 : 2 * MS);
     set_default(&c->keepalive_ns, 10000 * MS);
     set_default32(&c->suspicious_max, 4096);
     set_default(&c->suspicious_window_ns, 1000 * MS);

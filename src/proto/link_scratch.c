@@ -9,10 +9,6 @@
 
 #include "proto/link_core.h"
 
-/* A stream's transmit is closed when it holds this much: it bounds what an urgent message waits
- * for. */
-#define STREAM_TRANSMIT_BYTES (256u << 10)
-
 /* Payloads up to this are copied next to their headers: one slice for many short frames. */
 #define COPY_MAX_BYTES 128u
 
@@ -76,7 +72,7 @@ size_t uvcci_scratch_room(const uvcc_link *l) {
         return 0;
     if (l->cfg.datagram)
         return s->total >= l->tx.path.packet ? 0 : l->tx.path.packet - s->total;
-    return s->total >= STREAM_TRANSMIT_BYTES ? 0 : SIZE_MAX;
+    return s->total >= l->tx.transmit_max ? 0 : SIZE_MAX;
 }
 
 void uvcci_scratch_advance(uvcci_scratch *s, size_t bytes) {

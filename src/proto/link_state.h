@@ -189,7 +189,9 @@ typedef struct uvcci_tx_side {
     bool rack_valid, outstanding, pinging;
     uint8_t spent; /* uvcci_spent */
     int fatal;
-    uint64_t ack_counter; /* greatest seen */
+    uint64_t ack_counter;  /* greatest seen */
+    uint64_t offered_at;   /* a stream: when the transmit that is out was made */
+    uint32_t transmit_max; /* a stream: it is closed when it holds this much */
     uint64_t transmit_id;
     uvcci_scratch *scratch;
     uvcc_link_msg *zombies; /* done, but the outstanding transmit may point into them */

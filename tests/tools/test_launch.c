@@ -214,6 +214,7 @@ static pid_t start_launch(const char *dir) {
             freopen("launch.err", "w", stderr) == NULL)
             _exit(126);
         (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* a test that fails leaves nothing running */
+        (void)signal(SIGINT, SIG_DFL);          /* nohup and shells' & leave it ignored */
         (void)execl(tool_path(), "uvcc", "launch", "--dir", dir, "slow.json", (char *)NULL);
         _exit(127);
     }
@@ -380,6 +381,78 @@ static void after_a_kill(void **state) {
     remove_tree("launch.err");
 }
 
+/* What a store says of its job's end, made what it would be had the party been killed earlier:
+ * before it heard that its peers are done, or before it had its result. */
+static void take_back(unsigned party, bool result) {
+    char path[64];
+    (void)snprintf(path, sizeof path, "k/party%u/store/result", party);
+    json_t *o = test_load_json(path);
+    assert_true(json_is_true(json_object_get(o, "settled")));
+    assert_int_equal(json_object_set_new(o, "settled", json_false()), 0);
+    if (result)
+        assert_int_equal(json_object_del(o, "result"), 0);
+    assert_int_equal(json_dump_file(o, path, 0), 0);
+    json_decref(o);
+    (void)snprintf(path, sizeof path, "k/party%u/store/r0-s0-t0.step-82", party);
+    if (result) /* which comes after it */
+        assert_int_equal(unlink(path), 0);
+}
+
+#define LAST_JOB                                                                                   \
+    "{\"job\": {\"name\": \"last\", \"checkpoint_every\": 1, \"run\": " RUN "}, \"data\": "        \
+    "[{\"file\": \"t.csv\", \"label\": \"5\"}, {\"file\": \"u.csv\", \"label\": \"5\"}, null], "   \
+    "\"all\": {\"linger_s\": 2, \"threads\": 1}}"
+
+/* A job that is done, in k. */
+static void run_last(void) {
+    char *rows = read_all("t.csv");
+    write_text("u.csv", rows);
+    free(rows);
+    write_text("slow.json", LAST_JOB);
+    (void)launched("--dir k slow.json");
+}
+
+static void forget_last(void) {
+    static const char *const names[] = {"k", "u.csv", "slow.json"};
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
+        remove_tree(names[i]);
+}
+
+/* A party was killed after its peers had heard that it has its result, and before it had heard so
+ * of them. They do not come again, so it waits alone, as long as nobody kills it. */
+static void killed_at_last(void **state) {
+    (void)state;
+    run_last();
+    take_back(1, false);
+    (void)launched("--dir k --kill-every 100 slow.json");
+    forget_last();
+}
+
+/* A party comes for the last steps when its peers have waited for it and are gone. */
+static void called_back(void **state) {
+    (void)state;
+    int how;
+    run_last();
+    for (unsigned p = 0; p < 3; p++)
+        take_back(p, p == 1);
+    char *rows = read_all("u.csv");
+    remove_tree("u.csv");
+    assert_int_equal(mkfifo("u.csv", 0600), 0); /* party 1 stands before it */
+    const pid_t pid = start_launch("k");
+    wait_for_text("party 0 is done, and another may need the last steps of it; it starts again");
+    wait_for_text("party 2 is done, and another may need the last steps of it; it starts again");
+    write_text("u.csv", rows);
+    assert_int_equal(waitpid(pid, &how, 0), pid);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+    remove_tree("u.csv");
+    write_text("u.csv", rows);
+    free(rows);
+    (void)launched("--dir k slow.json"); /* done, by all three */
+    forget_last();
+    remove_tree("launch.out");
+    remove_tree("launch.err");
+}
+
 /* A party that cannot run is named, with what it said; the others end. */
 static void one_fails(void **state) {
     (void)state;
@@ -474,6 +547,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(processes_that_fail),
         cmocka_unit_test(shown_and_interrupted),
         cmocka_unit_test(after_a_kill),
+        cmocka_unit_test(killed_at_last),
+        cmocka_unit_test(called_back),
         cmocka_unit_test(one_fails),
         cmocka_unit_test(traces_joined),
         cmocka_unit_test(wrong_use),

@@ -244,7 +244,7 @@ static void link_defaults(void **state) {
         uvcc_link *l;
         assert_int_equal(uvcc_link_new(&l, &c), 0);
         const uvcc_link_config *have = &l->cfg;
-        assert_int_equal(have->frame_bytes, 65536);
+        assert_int_equal(have->frame_bytes, 262144 + 64 + 16);
         assert_int_equal(have->datagram_bytes, 1232);
         assert_int_equal(have->tx_online_bytes, 33554432);
         assert_int_equal(have->tx_keys_bytes, 33554432);
@@ -255,7 +255,7 @@ static void link_defaults(void **state) {
         assert_int_equal(have->rto_initial_ns, 200000000);
         assert_int_equal(have->rto_min_ns, 1000000);
         assert_int_equal(have->rto_max_ns, 2000000000);
-        assert_int_equal(have->ack_delay_ns, 200000);
+        assert_int_equal(have->ack_delay_ns, datagram != 0 ? 200000 : 2000000);
         assert_int_equal(have->keepalive_ns, 10000000000);
         assert_int_equal(have->suspicious_max, 4096);
         assert_int_equal(have->suspicious_window_ns, 1000000000);

@@ -388,7 +388,7 @@ static void frames_as_specified(void **state) {
         assert_int_equal(h->msg_len, len);
         assert_int_equal(h->msg_id, sim_msg_id(77, at >> 20));
         assert_int_equal(h->ack, seq(&f, 0));
-        assert_true(64 + h->payload_len <= 64u << 10);
+        assert_true(h->payload_len <= (256u << 10) + 16);
         at += h->payload_len;
     }
     assert_int_equal(at, len);
@@ -1108,7 +1108,7 @@ static void what_is_on_its_way(void **state) {
         assert_int_equal(feed_piece(&f, 1, 1, 700, 0, 700), 0);
         expect_message(&f, 1, 700);
         assert_true(uvcc_link_drained(f.l) && !uvcc_link_settled(f.l));
-        f.now += SIM_MS;
+        f.now += 2 * SIM_MS;
         uvcc_transmit t;
         assert_int_equal(uvcc_link_poll_transmit(f.l, &t, f.now), 1);
         assert_false(uvcc_link_settled(f.l));

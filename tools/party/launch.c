@@ -50,8 +50,9 @@ typedef struct launch_options {
 
 typedef struct process {
     launch_party at;
-    pid_t pid; /* 0: it does not run */
-    bool done;
+    pid_t pid;                /* 0: it does not run */
+    bool done;                /* it has its result, and needs its peers no more */
+    bool settled;             /* it knows that they have theirs */
     bool ours;                /* this command killed it, as it was asked to */
     uint32_t restarts, tries; /* tries: since the job went on */
     uint32_t job_step;        /* of the job, when it was started again */
@@ -248,13 +249,45 @@ static void again(launch *l, unsigned q, int how, uint64_t now) {
                     (double)p->wait_ns * 1e-9);
 }
 
+/* What a party that is done said last. */
+static bool is_settled(const process *p) {
+    char path[LAUNCH_PATH_BYTES + 32];
+    path_in(&p->at, "result.json", path);
+    json_t *result = json_load_file(path, 0, NULL);
+    const bool settled = json_is_true(json_object_get(result, "settled"));
+    json_decref(result);
+    return settled;
+}
+
+static bool all_done(const launch *l) {
+    return l->party[0].done && l->party[1].done && l->party[2].done;
+}
+
+/* A party that is done waits for the others so long, and they may come later: they would wait for
+ * it, and in vain. */
+static void call_back(launch *l, uint64_t now) {
+    if (l->ending || all_done(l))
+        return;
+    for (unsigned q = 0; q < UVCC_PARTIES; q++) {
+        process *p = &l->party[q];
+        if (!p->done || p->settled || p->pid > 0 || p->start_at_ns != 0)
+            continue;
+        report_line(true,
+                    "party %u is done, and another may need the last steps of it; it starts "
+                    "again",
+                    q);
+        p->start_at_ns = now + BACK_OFF_NS;
+    }
+}
+
 static void ended(launch *l, unsigned q, int how, uint64_t now) {
     process *p = &l->party[q];
     const int code = WIFEXITED(how) ? WEXITSTATUS(how) : -1;
     p->pid = 0;
     if (code == EXIT_DONE) {
         p->done = true;
-    } else if (l->ending) {
+        p->settled = is_settled(p);
+    } else if (l->ending || all_done(l)) {
         return;
     } else if (code == EXIT_AGAIN || was_killed(how)) {
         if (code == EXIT_AGAIN)
@@ -278,6 +311,7 @@ static void reap(launch *l, uint64_t now) {
         if (pid > 0 && waitpid(pid, &how, WNOHANG) == pid)
             ended(l, q, how, now);
     }
+    call_back(l, now);
 }
 
 /* ---- progress ---- */
@@ -322,9 +356,9 @@ static void show_progress(launch *l) {
     char states[3][24];
     for (unsigned q = 0; q < UVCC_PARTIES; q++)
         (void)snprintf(states[q], sizeof states[q], "%s",
-                       l->party[q].done      ? "done"
-                       : l->party[q].pid > 0 ? l->party[q].state
-                                             : "starts again");
+                       l->party[q].pid > 0 ? l->party[q].state
+                       : l->party[q].done  ? "done"
+                                           : "starts again");
     report_line(false, "step %u/%u  %s  %s  parties: %s, %s, %s  %u restarts  %s", best->step,
                 best->steps, best->phase, best->text, states[0], states[1], states[2], restarts,
                 report_pace_left(&l->pace, best->step, best->steps));
@@ -332,9 +366,15 @@ static void show_progress(launch *l) {
 
 /* ---- faults ---- */
 
+/* One that is settled knows that all have their result: what is left waits for what does not come,
+ * as long as it is let live. */
+static bool any_settled(const launch *l) {
+    return l->party[0].settled || l->party[1].settled || l->party[2].settled;
+}
+
 /* A process at random, as kill -9 does. */
 static void kill_some(launch *l, uint64_t now) {
-    if (l->o.kill_ms == 0 || now < l->kill_ns || l->ending)
+    if (l->o.kill_ms == 0 || now < l->kill_ns || l->ending || any_settled(l))
         return;
     l->state = l->state * 6364136223846793005u + 1442695040888963407u;
     const unsigned q = (unsigned)(l->state >> 33) % UVCC_PARTIES;

@@ -134,12 +134,22 @@ static void say_end(const party *p) {
                           "again, start this command again");
 }
 
+/* With what no file can say that was written before the end: whether the peers need it no more. */
+static int put_result(const party *p) {
+    json_t *o = json_deep_copy(p->result);
+    if (o != NULL && json_object_set_new(o, "settled", json_boolean(p->settled)) != 0) {
+        json_decref(o);
+        o = NULL;
+    }
+    return report_json_put(p->json_file, o);
+}
+
 static int run(party *p) {
     bool over = false;
     int status = end_before(p, &over);
     if (over && status == EXIT_DONE) {
         party_result_show(p, "done before");
-        return report_json_put(p->json_file, json_incref(p->result));
+        return put_result(p);
     }
     if (status == EXIT_DONE)
         status = figures_open(p);
@@ -156,7 +166,7 @@ static int run(party *p) {
     status = status == EXIT_DONE ? traced : status;
     if (status == EXIT_DONE && (p->c.all_workers || p->c.local_rank == 0)) {
         party_result_show(p, "done");
-        status = report_json_put(p->json_file, json_incref(p->result));
+        status = put_result(p);
     }
     return status;
 }

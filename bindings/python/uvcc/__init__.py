@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from . import audit
 from ._api import (BLOCK_ELEMS, NEVER, PARTIES, TO_ALL, VERSION, AbortReason, AuditFault,
-                   CheckpointInfo, Checks, Compare, Congestion, CpuBackend, CpuMode, ErrorCode, Event,
-                   EventKind, FaultKind, FnKind, FrameKind, Handshake, Identity, IoDesc, Kem, LeafType,
+                   CheckpointInfo, Checks, CollectiveActionKind, CollectiveOp, Compare, Congestion, CpuBackend, CpuMode, ErrorCode, Event,
+                   EventKind, FaultKind, FnKind, FrameKind, Group, Handshake, Identity, IoDesc, Kem, LeafType,
                    LiftKind, Lifetime, Limits, LinkConfig, Links, LinkStats, LogLevel, MemoryBound, MemoryTerm, MlpConfig, MlpInput, MlpOutput,
                    ModelConfig, ModelCosts, ModelFf, ModelHead, ModelId, ModelMask, ModelMode,
                    ModelNorm, ModelOrder, ModelPositions, ModelWeight, ModelWeightKind,
@@ -22,6 +22,7 @@ from ._api import (BLOCK_ELEMS, NEVER, PARTIES, TO_ALL, VERSION, AbortReason, Au
                    TransformerNorm, TransformerPart, TransformerWeight, TransformerWorker, Triples,
                    Truncation, Wait)
 from ._load import LIBRARY
+from .collective import Collective, CollectiveAction, CollectiveOrder, CollectiveTag
 from .compute import Completion, Cpu, Job, backends
 from .errors import Aborted, Error
 from .fixed import from_fixed, to_fixed
