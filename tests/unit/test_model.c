@@ -852,13 +852,41 @@ static void test_twin_refuses(void **state) {
     free_values(&v);
 }
 
+/* Every allocation fails once: nothing is left, and the message says so. */
+static void test_memory_refused(void **state) {
+    (void)state;
+    uvcc_model_config c = bert();
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    values v;
+    char why[256];
+    uvcc_model_costs cost;
+    c.mode = UVCC_MODEL_FAST;
+    draw_values(&v, &c);
+    for (unsigned twin = 0; twin < 2; twin++) {
+        int err = UVCC_ERR_NOMEM;
+        size_t at = 0;
+        while (err == UVCC_ERR_NOMEM) {
+            mem.fail_at = ++at;
+            err = twin ? uvcc_model_reference(&c, &al, v.weights, v.x, v.pad, v.y, why, sizeof why)
+                       : uvcc_model_cost(&c, &al, &cost, why, sizeof why);
+            assert_int_equal(mem.live_bytes, 0);
+            assert_true(err == 0 || why[0] != 0);
+        }
+        assert_int_equal(err, 0);
+        assert_true(at > 20);
+    }
+    free_values(&v);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bert),          cmocka_unit_test(test_others),
-        cmocka_unit_test(test_fast),          cmocka_unit_test(test_padding_is_unseen),
-        cmocka_unit_test(test_bits),          cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_parts),         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_wrong_tensors), cmocka_unit_test(test_twin_refuses),
+        cmocka_unit_test(test_bert),           cmocka_unit_test(test_others),
+        cmocka_unit_test(test_fast),           cmocka_unit_test(test_padding_is_unseen),
+        cmocka_unit_test(test_bits),           cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_parts),          cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_wrong_tensors),  cmocka_unit_test(test_twin_refuses),
+        cmocka_unit_test(test_memory_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
