@@ -427,11 +427,27 @@ static void test_others(void **state) {
     exact_run(&c, 0.2);
 }
 
+/* What opens comes out of an exact truncation. */
+static void opens_exactly(const uvcc_program *p) {
+    const uvcc_io_desc *io = uvcc_program_output_at(p, 0, 0);
+    const uvcc_op_desc *last = NULL;
+    for (uint32_t i = 0; i < uvcc_program_op_count(p, 0); i++) {
+        const uvcc_op_desc *d = uvcc_program_op_at(p, 0, i);
+        if (d->out_count == 1 && d->out[0] == io->tensor)
+            last = d;
+    }
+    assert_non_null(last);
+    assert_int_equal(last->opcode, UVCC_OP_TRUNCATE);
+    assert_int_equal(last->truncation, UVCC_TRUNC_EXACT);
+    assert_int_equal(last->shift, UVCC_MODEL_OPEN_SHIFT);
+}
+
 /* Opens to party 2 alone, near the twin and double precision. */
 static void fast_run(const uvcc_model_config *c, double bound) {
     values v;
     triangle t;
     uvcc_program *p = program_of(c, 2);
+    opens_exactly(p);
     draw_values(&v, c);
     make_twin(&v);
     run_program(&t, &v, p);
@@ -461,6 +477,65 @@ static void test_fast(void **state) {
     c = gpt2();
     c.mode = UVCC_MODEL_FAST;
     fast_run(&c, 0.02);
+}
+
+/* What is no token changes nothing for those that are, however large its scores. */
+static void test_padding_is_unseen(void **state) {
+    (void)state;
+    uvcc_model_config c = bert();
+    values v, w;
+    c.sequences = 2;
+    draw_values(&v, &c);
+    draw_values(&w, &c);
+    uint64_t draws = SEED + 1;
+    for (size_t i = 0; i < v.count; i++)
+        if (v.pad[i / c.width] != 0)
+            w.x[i] = fixed(&c, 5 * draw(&draws));
+    make_twin(&v);
+    make_twin(&w);
+    for (size_t i = 0; i < v.count; i++)
+        if (v.pad[i / c.width] == 0)
+            assert_int_equal(v.y[i], w.y[i]);
+    w.c.padding = 0; /* and without it everything */
+    make_twin(&w);
+    assert_int_not_equal(v.y[0], w.y[0]);
+    free_values(&v);
+    free_values(&w);
+}
+
+static const uvcc_tensor_desc *named(const uvcc_program *p, const char *name) {
+    const int t = uvcc_program_find(p, name);
+    if (t < 0)
+        fail_msg("there is no %s", name);
+    return uvcc_program_tensor_at(p, (uint32_t)t);
+}
+
+/* Declared bits; and what is added for no token takes the greatest score 14 below the least. */
+static void test_bits(void **state) {
+    (void)state;
+    uvcc_model_config c = bert();
+    c.inner_bits = 5;
+    uvcc_program *p = program_of(&c, 0);
+    static const struct {
+        const char *name;
+        unsigned bits;
+    } all[] = {{"X", 23},    {"L0.Q", 23},  {"L0.t0.S", 21}, {"L0.H", 21},
+               {"L0.Y", 23}, {"L0.Y1", 23}, {"L0.Y2", 23},   {"L0.WQ", 20}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        assert_int_equal(named(p, all[i].name)->bits, all[i].bits);
+    const int64_t far = 2 * (1 << 21) + 14 * (1 << 16);
+    const uint32_t pad = (uint32_t)uvcc_program_find(p, "PAD");
+    bool found = false;
+    for (uint32_t i = 0; i < uvcc_program_op_count(p, 0); i++) {
+        const uvcc_op_desc *d = uvcc_program_op_at(p, 0, i);
+        if (d->out_count == 1 && d->out[0] == pad) {
+            assert_int_equal(d->constant, -far);
+            found = true;
+        }
+    }
+    assert_true(found);
+    assert_true(far + (1 << 21) < 1 << named(p, "L0.t0.SP")->bits);
+    uvcc_program_free(p);
 }
 
 /* ---- the list of weights ---- */
@@ -777,12 +852,41 @@ static void test_twin_refuses(void **state) {
     free_values(&v);
 }
 
+/* Every allocation fails once: nothing is left, and the message says so. */
+static void test_memory_refused(void **state) {
+    (void)state;
+    uvcc_model_config c = bert();
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    values v;
+    char why[256];
+    uvcc_model_costs cost;
+    c.mode = UVCC_MODEL_FAST;
+    draw_values(&v, &c);
+    for (unsigned twin = 0; twin < 2; twin++) {
+        int err = UVCC_ERR_NOMEM;
+        size_t at = 0;
+        while (err == UVCC_ERR_NOMEM) {
+            mem.fail_at = ++at;
+            err = twin ? uvcc_model_reference(&c, &al, v.weights, v.x, v.pad, v.y, why, sizeof why)
+                       : uvcc_model_cost(&c, &al, &cost, why, sizeof why);
+            assert_int_equal(mem.live_bytes, 0);
+            assert_true(err == 0 || why[0] != 0);
+        }
+        assert_int_equal(err, 0);
+        assert_true(at > 20);
+    }
+    free_values(&v);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bert),          cmocka_unit_test(test_others),
-        cmocka_unit_test(test_fast),          cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_parts),         cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_wrong_tensors), cmocka_unit_test(test_twin_refuses),
+        cmocka_unit_test(test_bert),           cmocka_unit_test(test_others),
+        cmocka_unit_test(test_fast),           cmocka_unit_test(test_padding_is_unseen),
+        cmocka_unit_test(test_bits),           cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_parts),          cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_wrong_tensors),  cmocka_unit_test(test_twin_refuses),
+        cmocka_unit_test(test_memory_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
