@@ -6,8 +6,8 @@
  *
  * The program has what a training does not: a checked product, products on triples, one of them in
  * tiles, each kind of lift and truncation, a function whose keys have two widths. known.py knows it
- * op by op. Run 4 has suite 1, run 5 suite 2 and triples that run 3 made. Run 6, in DIR/large, has a
- * program of large ops in a window of one byte, so that their segments run one by one; large.py
+ * op by op. Run 4 has suite 1, run 5 suite 2 and triples that run 3 made. Run 6, in DIR/large, has
+ * a program of large ops in a window of one byte, so that their segments run one by one; large.py
  * knows it. All randomness is of one counter, so a run can be repeated. Public headers only.
  */
 #include <errno.h>
@@ -170,7 +170,8 @@ static uvcc_program *make_large(void) {
         desc.k = k++;
         CHECK(uvcc_program_op(p, &desc) >= 0);
     }
-    CHECK(uvcc_program_output(p, OUT_FIRST, u) >= 0 && uvcc_program_output(p, OUT_FIRST + 1, v) >= 0);
+    CHECK(uvcc_program_output(p, OUT_FIRST, u) >= 0 &&
+          uvcc_program_output(p, OUT_FIRST + 1, v) >= 0);
     CHECK(uvcc_program_output_to(p, OUT_FIRST + 2, c, 1) >= 0);
     if (uvcc_program_finish(p, message, sizeof message) != 0) {
         fprintf(stderr, "make_run: %s\n", message);

@@ -504,9 +504,10 @@ static void test_keys(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut),         cmocka_unit_test(test_vectors), cmocka_unit_test(test_window),
-        cmocka_unit_test(test_window_call), cmocka_unit_test(test_elements),
-        cmocka_unit_test(test_matrices),    cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_cut),      cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_window),   cmocka_unit_test(test_window_call),
+        cmocka_unit_test(test_elements), cmocka_unit_test(test_matrices),
+        cmocka_unit_test(test_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
