@@ -48,9 +48,9 @@
  * about 39. `plain` ones are the same with a gamma of 1, and no floor of a product with it.
  *
  * Scales of outputs: SIGN, ARGMAX and the second of RELU 0; EXP 36 or its out_scale; RECIPROCAL
- * 27, as has 1 / sum of a fast SOFTMAX; RSQRT and the third of norms 22; losses the greater of 18 and f; all others f, where SOFTMAX
- * and the norms give whatever scale their output tensor has. Bits are those that
- * uvcc_function_check derives, so a few more than the values have.
+ * 27, as has 1 / sum of a fast SOFTMAX; RSQRT and the third of norms 22; losses the greater of 18
+ * and f; all others f, where SOFTMAX and the norms give whatever scale their output tensor has.
+ * Bits are those that uvcc_function_check derives, so a few more than the values have.
  *
  * Entries are part of the program's hash. They are made by integers (docs/nonlinear.md, "Tables"),
  * so that they are the same on every machine.

@@ -4,7 +4,7 @@ triples, and the check of a product (docs/protocols.md 5 to 8 and 11)."""
 
 import wire
 from run import Step
-from wire import H, M64, le16, le32, le64, mac, need, pack_words, u8
+from wire import BLOCK, H, M64, le16, le32, le64, mac, need, pack_words, u8
 
 GEMM, START, TRUNC, RELU, BEAVER_DCF, TRUNC_SR, BEAVER, FUNCTION, ELEM, ROUND, CIRCUIT, CHECK = range(12)  # k
 TILES = {BEAVER: 2}  # of one row each
@@ -29,30 +29,181 @@ def transpose(a, n, m):
     return [a[i * m + j] for j in range(m) for i in range(n)]
 
 
+def elementwise(a, b):
+    return [i * j & M64 for i, j in zip(a, b)]
+
+
+def packed(values, bits):
+    """Some bits of each value, in whole words."""
+    data = wire.pack_bits([v & (1 << bits) - 1 for v in values], bits)
+    return wire.words(data + bytes(-len(data) % 8))
+
+
 def local_product(x, y, prod):
     """The three summands z_p = x_p (y_p + y_(p+1)) + x_(p+1) y_p."""
     return [add(prod(x[p], add(y[p], y[(p + 1) % 3])), prod(x[(p + 1) % 3], y[p])) for p in range(3)]
 
 
-class KnownStep(Step):
-    def __init__(self, run, number, rows, maker=None):
-        super().__init__(run, number, rows)
-        self.maker = maker  # the run of a session that made the triples, if there is one
-        self.by_k = {op.k: op for op in self.ops if op.phase == 0}
-        self.checked = 0
-        self.tensors = {}
+class Values(Step):
+    """A step of a program that is known op by op: its values, and what was sent of them."""
 
-    def given(self):
-        """What STEP says of the triples of the step's two products on them."""
-        ops = sorted(self.by_k[k].ordinal for k in (BEAVER_DCF, BEAVER))
-        return H(b"UVCC_GIVEN_V1", self.run.sub, le32(self.number),
-                 *(le32(o) + le32(self.maker.run) for o in ops)) if self.maker else bytes(32)
+    def __init__(self, run, number, rows):
+        self.checked, self.tensors = 0, {}
+        super().__init__(run, number, rows)
 
     def pair(self, a, b):
         return self.run.pairs[a % 3, b % 3]
 
     def words(self, pair, tag, lane, op, call, block, n):
         return pair.F(tag, lane, self.number, op.ordinal, call, block, n)
+
+    def want(self, a, b, what):
+        need(a == b, "step %d: %s" % (self.number, what))
+        self.checked += 1
+
+    # ---- stochastic truncations without keys (docs/protocols.md, 7), block by block ----
+
+    def pieces(self, op, src, dst):
+        """The words that src sent to dst in RESHARE_BATCHes, by (batch, block, first)."""
+        return {(self.rows[self.row_of[m.op_id]][3] - op.b, t.id, t.first): wire.words(t.words)
+                for m in self.messages if self.op_of[m.op_id] is op and m.name == "RESHARE_BATCH"
+                and (m.src, m.dst) == (src, dst) for t in m.tlvs}
+
+    def by_block(self, op, comps, f, one):
+        """What `one` makes of each block of the components, and that the op's messages are what it sends. A round
+        is one batch here."""
+        sent, out = {}, [[], [], []]
+        for block in range(-(-len(comps[0]) // BLOCK)):
+            part = [c[block * BLOCK:(block + 1) * BLOCK] for c in comps]
+            new, messages = one(op, block, part, f)
+            for way, rounds in messages.items():
+                for turn, vectors in rounds:
+                    for i, v in enumerate(vectors):
+                        sent.setdefault(way, {})[turn, block, i * BLOCK] = v
+            for p in range(3):
+                out[p] += new[p]
+        for p in range(3):
+            for q in range(3):
+                self.want(self.pieces(op, p, q), sent.get((p, q), {}), "what %d sends %d in a truncation" % (p, q))
+        return out
+
+    def roles(self, op, block):
+        e = self.edge(op, block)
+        return e, (e + 1) % 3, (e + 2) % 3
+
+    def pads_of(self, op, block, n):
+        return lambda p, q, tag, lane: self.words(self.pair(p, q), tag, lane, op, 0, block, n)
+
+    def rounded_here(self, op, block, comps, f):
+        """Of a replicated value, which nobody opens: new components, and (turn, vectors) of each way."""
+        head, tail, other = self.roles(op, block)
+        a, b, c = comps[head], comps[tail], comps[other]
+        low, top = (1 << f) - 1, 64 - f
+        pad = self.pads_of(op, block, len(a))
+        q_b, q_a = pad(head, tail, "trunc", 3), pad(head, other, "trunc", 3)
+        w_b, w_a = pad(head, tail, "trunc", 4), pad(head, other, "trunc", 4)
+        keep = pad(head, tail, "lift", 0)
+        u = [x + y + (1 << 62) + low & M64 for x, y in zip(a, b)]
+        v = [1 - (x >> 63) for x in c]
+        d = [1 - (x >> 63) - s - t & low for x, s, t in zip(u, q_a, q_b)]
+        w_tail = [s * t + w & low for s, t, w in zip(q_b, v, w_b)]
+        w_other = [s * t + w & low for s, t, w in zip(q_a, v, w_a)]
+        given = [(x >> f) - y & M64 for x, y in zip(u, keep)]
+        sent = {(head, other): [(0, [given, packed(d, f)])], (head, tail): [(0, [packed(d, f)])],
+                (tail, other): [(0, [packed(w_tail, f)])], (other, tail): [(0, [packed(w_other, f)])]}
+        new = {head: [x - (w << top) & M64 for x, w in zip(given, w_a)],
+               tail: [x - (w << top) & M64 for x, w in zip(keep, w_b)],
+               other: [(x >> f) - (1 << (62 - f)) + ((s * t + y + z - 1) << top) & M64
+                       for x, s, t, y, z in zip(c, d, v, w_tail, w_other)]}
+        value = [x + low - (y & low) & M64 for x, y in zip(add(a, b, c), c)]
+        self.want(add(*new.values()), [(x - (x >> 63 << 64) >> f) & M64 for x in value], "a truncation where it is")
+        return new, sent
+
+    def rounded(self, op, block, z, f):
+        """Of a 3-additive value, which HEAD opens."""
+        head, tail, other = self.roles(op, block)
+        n, low, top = len(z[0]), (1 << f) - 1, 1 << (64 - f)
+        pad = self.pads_of(op, block, n)
+        own = self.run.own[head].F("own", 2, self.number, op.ordinal, 0, block, -(-n // 64))
+        k = [own[i // 64] >> i % 64 & 1 for i in range(n)]
+        s, r, q = pad(tail, other, "zero", 0), pad(tail, other, "trunc", 0), pad(head, tail, "trunc", 3)
+        ht, ho, b = pad(head, tail, "trunc", 4), pad(head, other, "trunc", 4), pad(head, tail, "lift", 0)
+        rb = [v >> 63 for v in r]
+        q_other = [u - v & low for u, v in zip(k, q)]
+        m_tail = [u * v + w & low for u, v, w in zip(q, rb, ht)]
+        m_other = [u * v + w & low for u, v, w in zip(q_other, rb, ho)]
+        zh = [u + v + (1 << 62) & M64 for u, v in zip(add(*z), r)]
+        e = [u >> 63 ^ v for u, v in zip(zh, k)]
+        a = [(u >> f) - v & M64 for u, v in zip(zh, b)]
+        sent = {(tail, head): [(0, [add(z[tail], s, r)])], (other, head): [(0, [sub(z[other], s)])],
+                (head, other): [(0, [packed(q_other, f)]), (1, [a, packed(e, 1)])],
+                (tail, other): [(0, [packed(m_tail, f)])], (head, tail): [(1, [packed(e, 1)])],
+                (other, tail): [(1, [packed(m_other, f)])]}
+        sign = [1 - 2 * u for u in e]
+        wrap = [(u - u * v) - w * (m + o) for u, v, w, m, o in zip(rb, e, sign, m_tail, m_other)]
+        new = {head: [u + v * w * top & M64 for u, v, w in zip(a, sign, ho)],
+               tail: [u + v * w * top & M64 for u, v, w in zip(b, sign, ht)],
+               other: [v * top - (u >> f) - (1 << (62 - f)) & M64 for u, v in zip(r, wrap)]}
+        value = [((u + (v & low)) & M64) for u, v in zip(add(*z), r)]
+        self.want(add(*new.values()), [(v - (v >> 63 << 64) >> f) & M64 for v in value], "a stochastic truncation")
+        return new, sent
+
+    # ---- comparison bits, by the DPF's keys ----
+
+    def key_stream(self, op, src, dst, call, block=0):
+        fss = wire.fss_id(self.run.sub, self.number, op.id, call, block)
+        ts = [t for m in self.messages if self.op_of[m.op_id] is op and (m.src, m.dst) == (src, dst) for t in m.tlvs
+              if t.type == 0x31 and t.id == fss]
+        need(ts and ts[0].offset == 0, "a key stream under the documented id")
+        self.want({t.gate for t in ts}, {self.gate_of(op)}, "the number of a gate")
+        return b"".join(t.bytes for t in sorted(ts, key=lambda t: t.offset))
+
+    def mmo(self, side, x):
+        k = H(b"UVCC_DPF_V1", self.run.sub, le32(self.number))
+        enc = wire.Cipher(wire.algorithms.AES(k[16 * side:16 * side + 16]), wire.modes.ECB()).encryptor()
+        return bytes(a ^ b for a, b in zip(enc.update(x), x))
+
+    def dpf(self, key, n, c, i, root, side, x, tail_words):
+        """A party's XOR share of [alpha <= x] by a DPF key on n bits of a block of c elements; tail_words: bytes of
+        dealt words that stand before its bits, for an element."""
+        levels = max(n - 7, 0)
+        bits_at = 16 * c * (levels + 1) + tail_words * c
+        per = (2 * levels + 7) // 8
+        cbits = int.from_bytes(key[bits_at + per * i:bits_at + per * (i + 1)], "little")
+        s, t, out = pack_words(root), side, 0
+        s = bytes([s[0] & 254]) + s[1:]
+        for level in range(levels):
+            cw = key[16 * (level * c + i):16 * (level * c + i) + 16]
+            kids = []
+            for right in (0, 1):
+                y = self.mmo(right, s)
+                kt = y[0] & 1 ^ (t & cbits >> (2 * level + right) & 1)
+                ks = bytes([y[0] & 254]) + y[1:]
+                kids.append((bytes(a ^ b for a, b in zip(ks, cw)) if t else ks, kt))
+            go = x >> (n - 1 - level) & 1
+            if go:
+                out ^= t ^ kids[1][1]
+            s, t = kids[go]
+        last = self.mmo(0, s)
+        if t:
+            f = key[16 * (levels * c + i):16 * (levels * c + i) + 16]
+            last = bytes(a ^ b for a, b in zip(last, f))
+        low = x % 128 if n >= 7 else x
+        terminal = int.from_bytes(last, "little") & (1 << (low + 1)) - 1
+        return out ^ bin(terminal).count("1") & 1
+
+
+class KnownStep(Values):
+    def __init__(self, run, number, rows, maker=None):
+        super().__init__(run, number, rows)
+        self.maker = maker  # the run of a session that made the triples, if there is one
+        self.by_k = {op.k: op for op in self.ops if op.phase == 0}
+
+    def given(self):
+        """What STEP says of the triples of the step's two products on them."""
+        ops = sorted(self.by_k[k].ordinal for k in (BEAVER_DCF, BEAVER))
+        return H(b"UVCC_GIVEN_V1", self.run.sub, le32(self.number),
+                 *(le32(o) + le32(self.maker.run) for o in ops)) if self.maker else bytes(32)
 
     def transcripts(self, shapes, known):
         self.inputs()
@@ -66,10 +217,6 @@ class KnownStep(Step):
               for t in m.tlvs if t.type == tlv_type and (tlv_type != 0x21 or t.id == tile)]
         need(len(ts) == 1, "%d vectors where one is due" % len(ts))
         return wire.words(ts[0].words)
-
-    def want(self, a, b, what):
-        need(a == b, "step %d: %s" % (self.number, what))
-        self.checked += 1
 
     # ---- inputs and products ----
 
@@ -166,7 +313,8 @@ class KnownStep(Step):
             pad = self.words(self.pair(p, other), "mask", 2, op, call, 0, c)
             roots = self.words(self.pair(p, other), "root", 0, op, call, 0, 2 * c)
             for i, x in enumerate(xh):
-                le = self.dpf(key, n, c, i, roots[2 * i:2 * i + 2], side, x & (1 << n) - 1, op.k)
+                dealt = 0 if side == 0 else {TRUNC: 24, RELU: 16, FUNCTION: 0}[op.k]
+                le = self.dpf(key, n, c, i, roots[2 * i:2 * i + 2], side, x & (1 << n) - 1, dealt)
                 if op.k == FUNCTION:
                     # A share of [alpha <= z], HEAD's XOR bit n of z; one word, so one bit of word i of the pad.
                     bit = le ^ (x >> n & 1 if side == 0 else 0) ^ pad[i] & 1
@@ -174,50 +322,6 @@ class KnownStep(Step):
                     # [z < alpha] is 1 XOR that, the 1 taken by HEAD; bit i mod 64 of word i / 64 of the pad.
                     bit = le ^ (1 - side) ^ pad[i // 64] >> i % 64 & 1
                 self.want(vecs[p, peer][i], bit, "the bit of element %d, op %d, call %d" % (i, op.k, call))
-
-    def key_stream(self, op, src, dst, call):
-        fss = wire.fss_id(self.run.sub, self.number, op.id, call, 0)
-        ts = [t for m in self.messages if self.op_of[m.op_id] is op and (m.src, m.dst) == (src, dst) for t in m.tlvs
-              if t.type == 0x31 and t.id == fss]
-        need(len(ts) == 1 and ts[0].offset == 0, "a key stream under the documented id")
-        self.want(ts[0].gate, {TRUNC: 2, RELU: 3, FUNCTION: 4}[op.k], "the number of a gate")
-        return ts[0].bytes
-
-    def mmo(self, side, x):
-        k = H(b"UVCC_DPF_V1", self.run.sub, le32(self.number))
-        enc = wire.Cipher(wire.algorithms.AES(k[16 * side:16 * side + 16]), wire.modes.ECB()).encryptor()
-        return bytes(a ^ b for a, b in zip(enc.update(x), x))
-
-    def dpf(self, key, n, c, i, root, side, x, k):
-        """A party's XOR share of [alpha <= x] by a DPF key on n bits of a block of c elements."""
-        levels = max(n - 7, 0)
-        tail_words = 0 if side == 0 or k == FUNCTION else {TRUNC: 24, RELU: 16}[k]
-        bits_at = 16 * c * (levels + 1) + tail_words * c
-        if k == FUNCTION:
-            bits_at = 16 * c * (levels + 1)
-        per = (2 * levels + 7) // 8
-        cbits = int.from_bytes(key[bits_at + per * i:bits_at + per * (i + 1)], "little")
-        s, t, out = pack_words(root), side, 0
-        s = bytes([s[0] & 254]) + s[1:]
-        for level in range(levels):
-            cw = key[16 * (level * c + i):16 * (level * c + i) + 16]
-            kids = []
-            for right in (0, 1):
-                y = self.mmo(right, s)
-                kt = y[0] & 1 ^ (t & cbits >> (2 * level + right) & 1)
-                ks = bytes([y[0] & 254]) + y[1:]
-                kids.append((bytes(a ^ b for a, b in zip(ks, cw)) if t else ks, kt))
-            go = x >> (n - 1 - level) & 1
-            if go:
-                out ^= t ^ kids[1][1]
-            s, t = kids[go]
-        last = self.mmo(0, s)
-        if t:
-            f = key[16 * (levels * c + i):16 * (levels * c + i) + 16]
-            last = bytes(a ^ b for a, b in zip(last, f))
-        low = x % 128 if n >= 7 else x
-        terminal = int.from_bytes(last, "little") & (1 << (low + 1)) - 1
-        return out ^ bin(terminal).count("1") & 1
 
     # ---- products on triples ----
 
@@ -265,88 +369,8 @@ class KnownStep(Step):
         out[0] = add(out[0], prod(ee, ff))
         return out
 
-    # ---- a product that HEAD opens to truncate it ----
-
-    def pieces(self, op, src, dst):
-        """The words of all that src sent to dst, message by message, as one list of lists."""
-        ms = sorted((m for m in self.messages if self.op_of[m.op_id] is op and m.name == "RESHARE_BATCH"
-                     and (m.src, m.dst) == (src, dst)), key=lambda m: self.rows[self.row_of[m.op_id]][3])
-        return [[wire.words(t.words) for t in m.tlvs] for m in ms]
-
-    def rounded_here(self, op, comps, f):
-        """Every message of a stochastic truncation of a replicated value, which nobody opens, and its components."""
-        e = self.edge(op, 0)
-        head, tail, other = e, (e + 1) % 3, (e + 2) % 3
-        a, b, c = comps[head], comps[tail], comps[other]
-        n, low, top = len(a), (1 << f) - 1, 64 - f
-
-        def pad(p, q, tag, lane):
-            return self.words(self.pair(p, q), tag, lane, op, 0, 0, n)
-
-        def packed(values):
-            data = wire.pack_bits([v & low for v in values], f)
-            return wire.words(data + bytes(-len(data) % 8))
-
-        q_b, q_a = pad(head, tail, "trunc", 3), pad(head, other, "trunc", 3)
-        w_b, w_a = pad(head, tail, "trunc", 4), pad(head, other, "trunc", 4)
-        keep = pad(head, tail, "lift", 0)
-        u = [x + y + (1 << 62) + low & M64 for x, y in zip(a, b)]
-        v = [1 - (x >> 63) for x in c]
-        d = [1 - (x >> 63) - s - t & low for x, s, t in zip(u, q_a, q_b)]
-        w_tail = [s * t + w & low for s, t, w in zip(q_b, v, w_b)]
-        w_other = [s * t + w & low for s, t, w in zip(q_a, v, w_a)]
-        given = [(x >> f) - y & M64 for x, y in zip(u, keep)]
-        sent = {(head, other): [[given, packed(d)]], (head, tail): [[packed(d)]], (tail, other): [[packed(w_tail)]],
-                (other, tail): [[packed(w_other)]]}
-        for p in range(3):
-            for q in range(3):
-                self.want(self.pieces(op, p, q), sent.get((p, q), []), "what %d sends %d in a truncation" % (p, q))
-        new = {head: [x - (w << top) & M64 for x, w in zip(given, w_a)],
-               tail: [x - (w << top) & M64 for x, w in zip(keep, w_b)],
-               other: [(x >> f) - (1 << (62 - f)) + ((s * t + y + z - 1) << top) & M64
-                       for x, s, t, y, z in zip(c, d, v, w_tail, w_other)]}
-        value = [x + low - (y & low) & M64 for x, y in zip(add(a, b, c), c)]
-        self.want(add(*new.values()), [(x - (x >> 63 << 64) >> f) & M64 for x in value], "a truncation where it is")
-        return [new[p] for p in range(3)]
-
-    def rounded(self, op, x, y):
-        """Every message of a stochastic truncation (docs/protocols.md, 7), and the components that it makes."""
-        e = self.edge(op, 0)
-        head, tail, other = e, (e + 1) % 3, (e + 2) % 3
-        z = local_product(x, y, lambda u, v: [i * j & M64 for i, j in zip(u, v)])
-        n, low, top = len(z[0]), (1 << F) - 1, 1 << (64 - F)
-
-        def pad(p, q, tag, lane):
-            return self.words(self.pair(p, q), tag, lane, op, 0, 0, n)
-
-        def packed(values, bits):
-            data = wire.pack_bits([v & (1 << bits) - 1 for v in values], bits)
-            return wire.words(data + bytes(-len(data) % 8))
-
-        own = self.run.own[head].F("own", 2, self.number, op.ordinal, 0, 0, 1)[0]
-        k = [own >> i & 1 for i in range(n)]
-        s, r, q = pad(tail, other, "zero", 0), pad(tail, other, "trunc", 0), pad(head, tail, "trunc", 3)
-        ht, ho, b = pad(head, tail, "trunc", 4), pad(head, other, "trunc", 4), pad(head, tail, "lift", 0)
-        rb = [v >> 63 for v in r]
-        q_other = [u - v & low for u, v in zip(k, q)]
-        m_tail = [u * v + w & low for u, v, w in zip(q, rb, ht)]
-        m_other = [u * v + w & low for u, v, w in zip(q_other, rb, ho)]
-        zh = [u + v + (1 << 62) & M64 for u, v in zip(add(*z), r)]
-        e = [u >> 63 ^ v for u, v in zip(zh, k)]
-        a = [(u >> F) - v & M64 for u, v in zip(zh, b)]
-        sent = {(tail, head): [[add(z[tail], s, r)]], (other, head): [[sub(z[other], s)]],
-                (head, other): [[packed(q_other, F)], [a, packed(e, 1)]], (tail, other): [[packed(m_tail, F)]],
-                (head, tail): [[packed(e, 1)]], (other, tail): [[packed(m_other, F)]]}
-        for way, want in sent.items():
-            self.want(self.pieces(op, *way), want, "what %d sends %d in a stochastic truncation" % way)
-        sign = [1 - 2 * u for u in e]
-        wrap = [(u - u * v) - w * (m + o) for u, v, w, m, o in zip(rb, e, sign, m_tail, m_other)]
-        comps = {head: [u + v * w * top & M64 for u, v, w in zip(a, sign, ho)],
-                 tail: [u + v * w * top & M64 for u, v, w in zip(b, sign, ht)],
-                 other: [v * top - (u >> F) - (1 << (62 - F)) & M64 for u, v in zip(r, wrap)]}
-        value = [((u + (v & low)) & M64) for u, v in zip(add(*z), r)]
-        self.want(add(*comps.values()), [(v - (v >> 63 << 64) >> F) & M64 for v in value], "a stochastic truncation")
-        return [comps[c] for c in range(3)]
+    def gate_of(self, op):
+        return {TRUNC: 2, RELU: 3, FUNCTION: 4}[op.k]
 
     # ---- outputs ----
 
@@ -357,10 +381,11 @@ class KnownStep(Step):
         if name == "OUT" and n == 2:
             self.want(comps, self.on_triple(self.by_k[BEAVER], self.lifted(TRUNC), self.tensors["V"]), "output E")
         elif name == "OUT" and n == 5:
-            want = self.rounded(self.by_k[ELEM], self.lifted(TRUNC), self.tensors["V"])
+            z = local_product(self.lifted(TRUNC), self.tensors["V"], elementwise)
+            want = self.by_block(self.by_k[ELEM], z, F, self.rounded)
             self.want(comps, want, "output N")
         elif name == "OUT" and n == 7:
-            self.want(comps, self.rounded_here(self.by_k[ROUND], self.lifted(TRUNC), 5), "output R")
+            self.want(comps, self.by_block(self.by_k[ROUND], self.lifted(TRUNC), 5, self.rounded_here), "output R")
         elif name == "OUT":
             k, call = {0: (BEAVER_DCF, 0), 1: (TRUNC_SR, 0), 3: (FUNCTION, 6), 4: (FUNCTION, 7)}.get(n, (None, 0))
             if k is not None:

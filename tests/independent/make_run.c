@@ -6,8 +6,9 @@
  *
  * The program has what a training does not: a checked product, products on triples, one of them in
  * tiles, each kind of lift and truncation, a function whose keys have two widths. known.py knows it
- * op by op. Run 4 has suite 1, run 5 suite 2 and triples that run 3 made. All randomness is of one
- * counter, so a run can be repeated. Public headers only.
+ * op by op. Run 4 has suite 1, run 5 suite 2 and triples that run 3 made. Run 6, in DIR/large, has
+ * a program of large ops in a window of one byte, so that their segments run one by one; large.py
+ * knows it. All randomness is of one counter, so a run can be repeated. Public headers only.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include <uvcc/uvcc.h>
 
 enum { F = 16, STEPS = 2, IN_X = 1, IN_W = 2, IN_V = 3, OUT_FIRST = 10, PATH = 512, USER_RUN = 5 };
+enum { SIDE = 769, LONG = 530001, ROWS = 400, COLS = 500, LARGE_RUN = 6 };
 
 #define CHECK(x)                                                                                   \
     do {                                                                                           \
@@ -132,6 +134,52 @@ static uvcc_program *make_program(void) {
     return p;
 }
 
+/* Products cut between rows, truncations between elements, for what they are and for their keys. */
+static uvcc_program *make_large(void) {
+    const uvcc_allocator alloc = uvcc_host_allocator();
+    uvcc_program *p = NULL;
+    char message[256] = "";
+    uint16_t k = 0;
+    CHECK(uvcc_program_new(&p, &alloc) == 0 && uvcc_program_window(p, 1) == 0);
+    const uint32_t a = tensor(p, "A", SIDE, 1, 10, 0), b = tensor(p, "B", 1, SIDE, 10, 0);
+    const uint32_t x = tensor(p, "X", 1, LONG, 30, F), c = tensor(p, "C", SIDE, SIDE, 20, 0);
+    const uint32_t t = tensor(p, "T", 1, LONG, 23, F - 7), u = tensor(p, "U", 1, LONG, 41, 13);
+    const uint32_t g = tensor(p, "G", ROWS, 1, 10, 0), h = tensor(p, "H", 1, COLS, 10, F);
+    const uint32_t d = tensor(p, "D", ROWS, COLS, 20, F), v = tensor(p, "V", ROWS, COLS, 4, 0);
+    const uint32_t in[] = {a, b, x, g, h};
+    const uvcc_op_desc ops[] = {
+        {.opcode = UVCC_OP_GEMM_SS, IN(a, b), OUT(c)},
+        {.opcode = UVCC_OP_TRUNCATE,
+         IN(x),
+         OUT(t),
+         .shift = 7,
+         .truncation = UVCC_TRUNC_STOCHASTIC},
+        {.opcode = UVCC_OP_ELEM_MUL,
+         IN(t, t),
+         OUT(u),
+         .shift = 5,
+         .truncation = UVCC_TRUNC_STOCHASTIC},
+        {.opcode = UVCC_OP_GEMM_SS, IN(g, h), OUT(d)},
+        {.opcode = UVCC_OP_TRUNCATE, IN(d), OUT(v), .shift = F},
+    };
+    CHECK(uvcc_program_entry(p, "all") >= 0);
+    for (uint32_t i = 0; i < sizeof in / sizeof *in; i++)
+        CHECK(uvcc_program_input(p, 1 + i, in[i], (uint8_t)(i % UVCC_PARTIES)) >= 0);
+    for (uint32_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        uvcc_op_desc desc = ops[i];
+        desc.k = k++;
+        CHECK(uvcc_program_op(p, &desc) >= 0);
+    }
+    CHECK(uvcc_program_output(p, OUT_FIRST, u) >= 0 &&
+          uvcc_program_output(p, OUT_FIRST + 1, v) >= 0);
+    CHECK(uvcc_program_output_to(p, OUT_FIRST + 2, c, 1) >= 0);
+    if (uvcc_program_finish(p, message, sizeof message) != 0) {
+        fprintf(stderr, "make_run: %s\n", message);
+        exit(EXIT_FAILURE);
+    }
+    return p;
+}
+
 /* ---- files ---- */
 
 static FILE *create(const char *path) {
@@ -156,7 +204,21 @@ static void log_write(void *user, const uint8_t *bytes, size_t len) {
 
 /* ---- three parties ---- */
 
+/* What runs: a program, its steps, and what owners give to each. */
+struct given {
+    uint32_t id;
+    uint8_t owner;
+    const int64_t *values;
+};
+
+struct work {
+    uvcc_program *program;
+    uint32_t steps, count;
+    const struct given *given;
+};
+
 struct party {
+    const struct work *work;
     uvcc_session *session;
     uvcc_cpu *cpu;
     uvcc_triple_store *store;
@@ -181,10 +243,8 @@ static int fill(void *user, void *out, size_t bytes) {
 
 /* Agrees to the next step and gives the own input, or closes after the last. */
 static void begin_step(struct party *h, uint32_t run, uint32_t step, uint64_t now) {
-    static const int64_t x[] = {98304, -131072, 16384, 32768, 65536, -65536};
-    static const int64_t w[] = {65536, -32768, 131072, 16384, -262144, 524287};
-    static const int64_t v[] = {65536, -98304, 32768, 40000};
-    if (step >= STEPS) {
+    const struct work *w = h->work;
+    if (step >= w->steps) {
         CHECK(uvcc_session_close(h->session, now) == 0);
         return;
     }
@@ -197,12 +257,10 @@ static void begin_step(struct party *h, uint32_t run, uint32_t step, uint64_t no
     CHECK(uvcc_session_step(h->session, step, 0, now) == 0);
     if (h->maker)
         return;
-    if (h->id == 0)
-        CHECK(uvcc_session_input(h->session, step, IN_X, x, now) == 0);
-    if (h->id == 1)
-        CHECK(uvcc_session_input(h->session, step, IN_W, w, now) == 0);
-    if (h->id == 2)
-        CHECK(uvcc_session_input(h->session, step, IN_V, v, now) == 0);
+    for (uint32_t i = 0; i < w->count; i++)
+        if (h->id == w->given[i].owner)
+            CHECK(uvcc_session_input(h->session, step, w->given[i].id, w->given[i].values, now) ==
+                  0);
 }
 
 static void on_event(struct party *h, const char *dir, const uvcc_event *ev, uint64_t now) {
@@ -249,7 +307,7 @@ static void config(uvcc_config *cfg, struct party *h, uint32_t run) {
     cfg->links.suites = run % 2 == 0 ? UVCC_SUITE_CHACHA20_POLY1305 : UVCC_SUITES_ALL;
 }
 
-static void run(struct party *all, const char *dir, const uvcc_program *p, uint32_t number) {
+static void run(struct party *all, const char *dir, const struct work *work, uint32_t number) {
     const uvcc_allocator alloc = uvcc_host_allocator();
     const uvcc_cpu_config cpu = {.size = sizeof cpu, .alloc = alloc, .mode = UVCC_CPU_INLINE};
     uvcc_session *sessions[UVCC_PARTIES];
@@ -261,11 +319,12 @@ static void run(struct party *all, const char *dir, const uvcc_program *p, uint3
         struct party *h = &all[i];
         uvcc_config cfg;
         h->closed = false;
+        h->work = work;
         snprintf(path, sizeof path, "%s/logs-%u/party%u.uvlog", dir, number, i);
         h->log = create(path);
         config(&cfg, h, number);
         CHECK(uvcc_cpu_new(&h->cpu, &cpu) == 0 && uvcc_session_new(&h->session, &cfg) == 0);
-        CHECK(uvcc_session_load_program(h->session, p) == 0);
+        CHECK(uvcc_session_load_program(h->session, work->program) == 0);
         CHECK(uvcc_session_start(h->session, uvcc_loopback_now(net)) == 0);
         sessions[i] = h->session;
         cpus[i] = h->cpu;
@@ -288,7 +347,40 @@ static void run(struct party *all, const char *dir, const uvcc_program *p, uint3
     uvcc_loopback_free(net);
 }
 
+/* Any values that declare so many bits, of both signs. */
+static int64_t *numbers(size_t n, unsigned bits, uint64_t seed) {
+    int64_t *v = malloc(n * sizeof *v);
+    CHECK(v != NULL);
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        v[i] = (int64_t)(seed >> (64 - bits)) - ((int64_t)1 << (bits - 1));
+    }
+    return v;
+}
+
+static void run_large(struct party *all, const char *top) {
+    static const size_t size[] = {SIDE, SIDE, LONG, ROWS, COLS};
+    static const unsigned bits[] = {10, 10, 30, 10, 10};
+    struct given given[5];
+    int64_t *values[5];
+    char dir[PATH];
+    for (uint32_t i = 0; i < 5; i++) {
+        values[i] = numbers(size[i], bits[i], i);
+        given[i] = (struct given){1 + i, (uint8_t)(i % UVCC_PARTIES), values[i]};
+    }
+    const struct work work = {make_large(), 1, 5, given};
+    snprintf(dir, sizeof dir, "%s/large", top);
+    run(all, dir, &work, LARGE_RUN);
+    uvcc_program_free(work.program);
+    for (uint32_t i = 0; i < 5; i++)
+        free(values[i]);
+}
+
 int main(int argc, char **argv) {
+    static const int64_t x[] = {98304, -131072, 16384, 32768, 65536, -65536};
+    static const int64_t w[] = {65536, -32768, 131072, 16384, -262144, 524287};
+    static const int64_t v[] = {65536, -98304, 32768, 40000};
+    static const struct given given[] = {{IN_X, 0, x}, {IN_W, 1, w}, {IN_V, 2, v}};
     struct party all[UVCC_PARTIES] = {
         {.id = 0, .random = 11}, {.id = 1, .random = 22}, {.id = 2, .random = 33}};
     const uvcc_allocator alloc = uvcc_host_allocator();
@@ -296,18 +388,21 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: make_run DIR\n");
         return 2;
     }
-    uvcc_program *p = make_program();
-    run(all, argv[1], p, 4);
+    const struct work work = {make_program(), STEPS, 3, given};
+    run(all, argv[1], &work, 4);
     for (unsigned i = 0; i < UVCC_PARTIES; i++) {
         all[i].maker = true;
         CHECK(uvcc_triple_store_new(&all[i].store, &alloc) == 0);
     }
-    run(all, argv[1], p, 3);
+    run(all, argv[1], &work, 3);
     for (unsigned i = 0; i < UVCC_PARTIES; i++)
         all[i].maker = false;
-    run(all, argv[1], p, USER_RUN);
-    for (unsigned i = 0; i < UVCC_PARTIES; i++)
+    run(all, argv[1], &work, USER_RUN);
+    for (unsigned i = 0; i < UVCC_PARTIES; i++) {
         uvcc_triple_store_free(all[i].store);
-    uvcc_program_free(p);
+        all[i].store = NULL;
+    }
+    uvcc_program_free(work.program);
+    run_large(all, argv[1]);
     return EXIT_SUCCESS;
 }

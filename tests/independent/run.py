@@ -230,10 +230,10 @@ class Run:
 
 
 class Op:
-    """A row of the op table with b = 0 and its other rows."""
+    """An op, or a segment of one: the row of its first batch in the op table, and those that follow."""
 
-    def __init__(self, row, ordinal, phase, mb, k, op_id):
-        self.row, self.ordinal, self.phase, self.mb, self.k, self.id = row, ordinal, phase, mb, k, op_id
+    def __init__(self, row, ordinal, phase, mb, k, b, op_id):
+        self.row, self.ordinal, self.phase, self.mb, self.k, self.b, self.id = row, ordinal, phase, mb, k, b, op_id
 
 
 class Step:
@@ -256,23 +256,30 @@ class Step:
         """What STEP says of triples that hosts gave: of none."""
         return bytes(32)
 
+    def batches(self, phase, mb, k):
+        """Batches of a segment of an op that is cut; None of one that is not."""
+        return None
+
     def check_table(self):
         """Op ids are derived with the least attempts that give none twice; rows as STEP says."""
         run, used = self.run, set()
         op = None
         need([r[:4] for r in self.rows] == sorted(r[:4] for r in self.rows), "the op table is out of order")
         for i, (phase, mb, k, b, attempt, op_id) in enumerate(self.rows):
+            per = self.batches(phase, mb, k)
+            first = b == 0 or per is not None and b % per == 0
             for a in range(attempt + 1):
                 want = wire.op_id(run.sub, self.number, phase, mb, k, b, a)
                 if a < attempt:
                     # A refused attempt is 0, taken, or has colliding blocks; the last needs the op's vectors.
-                    need(want == 0 or want in used or b == 0, "an attempt that nothing refuses")
+                    need(want == 0 or want in used or first, "an attempt that nothing refuses")
             need(want == op_id and want != 0 and want not in used, "row %d of the op table" % i)
             used.add(want)
-            if b == 0:
-                op = Op(i, len(self.ops), phase, mb, k, op_id)
+            if first:
+                op = Op(i, len(self.ops), phase, mb, k, b, op_id)
                 self.ops.append(op)
             need(op is not None and (op.phase, op.mb, op.k) == (phase, mb, k), "a row without its b = 0")
+            need(b == op.b + i - op.row, "a row that leaves out a batch")
             self.row_of[op_id], self.op_of[op_id] = i, op
 
     # ---- leaves ----

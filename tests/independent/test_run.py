@@ -7,19 +7,23 @@
    of every step are made of them. Taken from the bundles are the rows of the op tables (their ids are derived
    again) and the digests of what was opened to an edge by two messages: that needs a component that nobody sends.
    Everything else is recomputed: leaves, roots, audit roots, signatures, bundles to the byte.
-2. MAKE_RUN's program is known op by op (known.py), so nothing but the op tables' rows is taken.
+2. MAKE_RUN's programs are known op by op (known.py), the large ones segment by segment (large.py), so nothing but
+   the op tables' rows is taken.
 Exit status 77: not run.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
 import tempfile
 
 try:
+    import cut
     import evidence
     import known
+    import large
     import run
     import wire
 except ImportError as e:
@@ -27,6 +31,8 @@ except ImportError as e:
     sys.exit(77)
 
 from wire import Wrong, le32, need, u8
+
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def read(*path):
@@ -156,6 +162,13 @@ def main():
             tell("run %d of the known program" % number, r, steps)
         found = evidence.verify_tree(os.path.join(top, "evidence"), r.signers)
         need(found.usable and not found.faults, "the tree of the known program: %s" % (found.faults or "unusable")[0])
+        top = os.path.join(top, "large")
+        r = read_run(os.path.join(top, "logs-6"))
+        steps = check_run(r, os.path.join(top, "evidence"), large.LargeStep)
+        need(all(not s.taken for s in steps), "digests that were taken")
+        tell("the program of large ops", r, steps)
+    with open(os.path.join(HERE, "..", "vectors", "segments.json"), encoding="ascii") as fh:
+        need(json.load(fh) == cut.vectors(), "tests/vectors/segments.json is not what cut.py makes")
     return 0
 
 

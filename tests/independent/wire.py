@@ -213,10 +213,8 @@ class Pair:
 
 def prg_words(key, lane, ordinal, call, block, count, first=0):
     """Words first .. of a lane: AES-128 of LE32 ordinal || LE16 call || LE32 block || LE48 counter."""
-    blocks = b""
-    head = le32(ordinal) + le16(call) + le32(block)
-    for n in range(first // 2, (first + count + 1) // 2):
-        blocks += head + n.to_bytes(5, "little") + u8(lane)
+    head, tail = le32(ordinal) + le16(call) + le32(block), u8(lane)
+    blocks = b"".join([head + n.to_bytes(5, "little") + tail for n in range(first // 2, (first + count + 1) // 2)])
     enc = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
     out = words(enc.update(blocks) + enc.finalize())
     return out[first % 2:first % 2 + count]

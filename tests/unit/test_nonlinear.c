@@ -895,8 +895,7 @@ static void test_options(void **state) {
     o.saved = o.loss = false;
     for (o.out_scale = 18; o.out_scale <= 37; o.out_scale++) {
         const bool fits = o.out_scale >= 19 && o.out_scale <= 36;
-        assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_EXP, &o, &al),
-                         fits ? 0 : UVCC_ERR_USAGE);
+        assert_int_equal(uvcc_nonlinear_build(&f, UVCC_NL_EXP, &o, &al), fits ? 0 : UVCC_ERR_USAGE);
         if (fits)
             uvcc_nonlinear_free(&f);
     }

@@ -298,6 +298,77 @@ static void test_cut(void **state) {
     check_cut(keys, 1, 1u << 20, 8, 1u << 17);
 }
 
+/* ---- vectors of an independent program ---- */
+
+static uint16_t opcode_called(const char *name) {
+    for (uint16_t i = 0; i < 256; i++)
+        if (uvcc_opcode_name(i) != NULL && strcmp(uvcc_opcode_name(i), name) == 0)
+            return i;
+    fail_msg("no opcode %s", name);
+    return 0;
+}
+
+/* An entry whose first op of its kind is that of the vector. */
+static uvcc_program *vector_program(test_alloc *mem, const json_t *o) {
+    const uint32_t rows = (uint32_t)test_u64(o, "rows"), cols = (uint32_t)test_u64(o, "cols");
+    uvcc_op_desc d = {.opcode = opcode_called(test_str(o, "op")),
+                      .shift = (uint8_t)test_u64(o, "shift"),
+                      .truncation = (uint8_t)test_u64(o, "truncation")};
+    const bool gemm = d.opcode == UVCC_OP_GEMM_SS;
+    maker m = begin(mem, 1);
+    m.bits = WIDE;
+    const uint32_t x = input(&m, rows, gemm ? 1 : cols);
+    const uint32_t long_x = tensor(&m, rows, cols, 61, 62, UVCC_REPLICATED);
+    if (d.opcode == UVCC_OP_OUTPUT)
+        output(&m, x);
+    else if (d.opcode == UVCC_OP_OUTPUT_TO)
+        assert_true(uvcc_program_output_to(m.p, TO_ONE, x, 2) >= 0);
+    else if (d.opcode == UVCC_OP_TRUNCATE && uvcc_program_input(m.p, IN + 1, long_x, 0) >= 0)
+        op(&m, d, long_x, UVCC_NO_TENSOR, tensor(&m, rows, cols, 61, 62 - d.shift, 0));
+    else if (d.opcode != UVCC_OP_INPUT)
+        op(&m, d, x, gemm ? input(&m, 1, cols) : x,
+           tensor(&m, rows, cols, 40, (uint8_t)(2 * scale_of(&m) - d.shift), UVCC_REPLICATED));
+    return finish(&m);
+}
+
+static void check_vector(const json_t *o) {
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p = vector_program(&mem, o);
+    const uvcci_entry *e = &p->entries[0];
+    const json_t *end = json_object_get(o, "last");
+    const uvcci_op *op = e->ops;
+    uvcci_plan plan;
+    while (op->desc.opcode != opcode_called(test_str(o, "op")))
+        op++;
+    assert_int_equal(uvcci_plan_make(&plan, p, e, op, &al), 0);
+    const uint32_t last = (uint32_t)test_u64(end, "ordinal");
+    const uvcci_plan *s = uvcci_plan_segment(&plan, last);
+    assert_int_equal(plan.segments.count, test_u64(o, "count"));
+    assert_int_equal(plan.segments.count, last + 1);
+    assert_int_equal(plan.batches, test_u64(o, "batches"));
+    assert_int_equal(s->elems, test_u64(end, "elements"));
+    assert_int_equal(s->batches, test_u64(end, "batches"));
+    assert_int_equal((uint64_t)last * plan.batches, test_u64(end, "first_b"));
+    if (last != 0) {
+        assert_int_equal(plan.segments.per, test_u64(o, "units"));
+        assert_int_equal(last * plan.segments.per, test_u64(end, "first_unit"));
+        assert_int_equal(s->units, test_u64(end, "units"));
+    }
+    uvcci_plan_free(&plan, &al);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+static void test_vectors(void **state) {
+    (void)state;
+    json_t *v = LOAD_VECTORS("segments.json"), *o;
+    size_t i;
+    json_array_foreach(json_object_get(v, "cases"), i, o) check_vector(o);
+    assert_true(i > 20);
+    json_decref(v);
+}
+
 /* ---- windows ---- */
 
 /* What stands more than two windows behind in program order comes later in the order of messages:
@@ -405,9 +476,10 @@ static void test_keys(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut),         cmocka_unit_test(test_window),
-        cmocka_unit_test(test_window_call), cmocka_unit_test(test_elements),
-        cmocka_unit_test(test_matrices),    cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_cut),      cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_window),   cmocka_unit_test(test_window_call),
+        cmocka_unit_test(test_elements), cmocka_unit_test(test_matrices),
+        cmocka_unit_test(test_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

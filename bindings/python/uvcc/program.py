@@ -80,6 +80,7 @@ class NonlinearOptions:
     out_scale: int = 0
     cols: int = 0
     saved: bool = False
+    headroom: bool = False
     plain: bool = False
     loss: bool = False
     gain: float = 0.0

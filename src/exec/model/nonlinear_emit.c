@@ -150,9 +150,9 @@ static int registered(uvcc_program *p, const uvcc_function *f) {
 static void recipe_key(uvcc_nonlinear what, const uvcc_nonlinear_options *o,
                        uint8_t key[UVCCI_RECIPE_KEY_BYTES]) {
     const uint8_t small[] = {
-        (uint8_t)what, o->scale,     o->in_bits, o->index_bits, o->exact, o->dcf,  o->causal,
-        o->shallow,    o->out_scale, o->saved,   o->derivative, o->plain, o->loss, o->raise,
-        o->headroom,
+        (uint8_t)what, o->scale,  o->in_bits, o->index_bits, o->exact,
+        o->dcf,        o->causal, o->shallow, o->out_scale,  o->saved,
+        o->derivative, o->plain,  o->loss,    o->raise,      o->headroom,
     };
     const double large[] = {o->gain, o->epsilon, o->limit};
     _Static_assert(sizeof small + sizeof o->cols + sizeof large <= UVCCI_RECIPE_KEY_BYTES, "room");

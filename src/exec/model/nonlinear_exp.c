@@ -96,10 +96,10 @@ static void build_exp(uvcci_nl_builder *b) {
         return;
     }
     const uint8_t bits = exp_bits(b, &fast, uvcci_nl_all_below(b->o.in_bits));
-    uvcci_nl_lift(b,
-                  uvcci_nl_exp_of(b, uvcci_nl_open(b, 0, b->o.in_bits, drop + bits),
-                                  b->o.index_bits, second),
-                  0);
+    uvcci_nl_lift(
+        b,
+        uvcci_nl_exp_of(b, uvcci_nl_open(b, 0, b->o.in_bits, drop + bits), b->o.index_bits, second),
+        0);
 }
 
 /* Bits below the index of EXP have a table of their own in exact mode, which bounds them. */

@@ -198,9 +198,9 @@ static uint32_t softmax(uvcci_tf_builder *b, uvcci_tf_layer *l, const tile *t, u
     return out[0];
 }
 
-/* The same out of the columns: exp(m - x) / sum as the function has it, in the buffers of scores and
- * probabilities. m is at most 2^-3 above a score that the mask left, so the difference has one bit
- * more than masked scores. */
+/* The same out of the columns: exp(m - x) / sum as the function has it, in the buffers of scores
+ * and probabilities. m is at most 2^-3 above a score that the mask left, so the difference has one
+ * bit more than masked scores. */
 static uint32_t softmax_again(uvcci_tf_builder *b, const uvcci_tf_layer *l, const tile *t,
                               uint32_t scores) {
     static const char *const names[] = {"PE"};
