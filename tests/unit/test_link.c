@@ -1430,43 +1430,6 @@ static void idle_is_small_and_quiet(void **state) {
         }
 }
 
-static void small_limits(uvcc_link_config *c) {
-    c->tx_online_bytes = c->tx_keys_bytes = 1u << 20;
-}
-
-/* An owner that says how many messages it has at a time gets a window that goes with them, and not
- * 65,536 seqs: a peer that has all but the first frame holds no more than the bound says. */
-static void window_goes_with_the_owner(void **state) {
-    (void)state;
-    enum { MESSAGES = 100, TIMES = 400 };
-    fix f;
-    begin(&f, true, 0, small_limits);
-    const uint64_t before = uvcc_link_memory_bound(f.l);
-    uvcci_link_expect(f.l, MESSAGES);
-    assert_true(uvcc_link_memory_bound(f.l) + (5u << 20) < before);
-    sent(&f, NULL, 0);
-    grant(&f);
-    ack a = {.cum = seq(&f, 0), .credit = {1u << 30, 1u << 30}, .range_cnt = 1};
-    a.range[0][0] = seq(&f, 2);
-    uint64_t frames = 0;
-    for (uint32_t k = 0; k < TIMES; k++) {
-        for (uint32_t i = 0; i < MESSAGES && uvcc_link_writable(f.l, UVCC_FRAME_OPEN_BATCH, 1); i++)
-            message(&f, UVCC_FRAME_OPEN_BATCH, 1, k * MESSAGES + i + 1, 0);
-        frames += sent(&f, NULL, 0);
-        a.range[0][1] = seq(&f, frames);
-        if (frames > 1)
-            assert_int_equal(feed_ack(&f, &a), 0);
-        stats(&f);
-    }
-    assert_true(frames >= MESSAGES && frames < TIMES * MESSAGES / 4);
-    a.cum = seq(&f, frames);
-    a.range_cnt = 0;
-    assert_int_equal(feed_ack(&f, &a), 0);
-    assert_true(sent(&f, NULL, 0) != 0); /* it goes on */
-    stats(&f);
-    end(&f);
-}
-
 static void window_is_kept(void **state) {
     (void)state;
     fix f;
@@ -2002,7 +1965,6 @@ int main(void) {
         cmocka_unit_test(every_split),
         cmocka_unit_test(broken_streams),
         cmocka_unit_test(idle_is_small_and_quiet),
-        cmocka_unit_test(window_goes_with_the_owner),
         cmocka_unit_test(window_is_kept),
         cmocka_unit_test(acks_tell_all_and_only_the_truth),
         cmocka_unit_test(resent_frames),
