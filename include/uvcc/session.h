@@ -93,10 +93,11 @@ typedef struct uvcc_config_links {
     bool datagram;  /**< over packets instead of byte streams */
     uint8_t suites; /**< bit 0: ChaCha20-Poly1305, bit 1: AES-256-GCM; 0: both */
     uint32_t frame_bytes, datagram_bytes;    /**< as in uvcc_link_config */
-    uint64_t rx_online_bytes, rx_keys_bytes; /**< per peer; 0: what the program needs */
+    uint64_t rx_online_bytes, rx_keys_bytes; /**< per peer; 0: what the program can have on its way
+                                                  (docs/limits.md) */
     uint64_t tx_online_bytes, tx_keys_bytes; /**< per peer; 0: the same */
-    uint32_t rx_messages_max; /**< per peer, as in uvcc_link_config; 0: what the program needs, at
-                                   least 1024. Less than it needs is refused like rx_online_bytes */
+    uint32_t rx_messages_max; /**< per peer, as in uvcc_link_config; 0: what the program needs. Less
+                                   than that is refused like rx_online_bytes */
     uint32_t rx_ranges_max;   /**< as in uvcc_link_config */
     uint64_t rto_initial_ns, rto_min_ns, rto_max_ns, ack_delay_ns, keepalive_ns; /**< as there */
     uint64_t hello_repeat_ns;                                                    /**< 0: 200 ms */
@@ -119,8 +120,8 @@ typedef struct uvcc_config_links {
 
 /** What this session may take and how far it may run ahead. */
 typedef struct uvcc_config_limits {
-    uint64_t keys_ahead_bytes; /**< keys that this party deals ahead, per peer; 0: 32 MiB; raised to
-                                    the largest op's keys */
+    uint64_t keys_ahead_bytes; /**< keys that this party deals ahead, per peer, at most, as far as
+                                    a step has them; 0: 32 MiB; raised to the largest op's keys */
     uint64_t triples_ahead_bytes; /**< products C of triples that are here before their ops can use
                                        them; 0: 64 MiB. One is let in whatever its size */
     uint64_t tensor_bytes;        /**< limit of UVCC_MEM_TENSOR memory; 0: none. Less than what any

@@ -157,6 +157,15 @@ static void test_bump_bound(void **state) {
         assert_true(t.live_bytes <= uvcci_bump_bound(bytes, n));
     }
     uvcci_bump_reset(&b);
+    bytes = 0;
+    for (unsigned n = 1; n <= 500; n++) { /* small and large ones by turns */
+        const size_t size = n % 2 != 0 ? 16 : 5000;
+        assert_non_null(uvcci_bump_take(&b, size));
+        bytes += size;
+        assert_int_equal(uvcci_bump_bytes(&b), t.live_bytes);
+        assert_true(t.live_bytes <= uvcci_bump_bound(bytes, n));
+    }
+    uvcci_bump_reset(&b);
     assert_int_equal(t.live_blocks, 0);
 }
 

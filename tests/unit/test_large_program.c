@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_large_program.c - programs as large as models are: a training step of 48 layers and 64
- * microbatches, built, looked at and loaded in bounded memory; and a step of more inputs, outputs
- * and ops of UPD than one block or page has numbers for, run. */
+ * microbatches, built, looked at and loaded in bounded memory, and a step of it opened; and a step
+ * of more inputs, outputs and ops of UPD than one block or page has numbers for, run. */
 #include "triangle.h"
 
 #include <inttypes.h>
@@ -10,8 +10,9 @@
 #include "exec/program/plan_make.h"
 #include "exec/program/plan_pool.h"
 #include "exec/runtime/core.h"
+#include "exec/session/step.h"
 
-enum { MOST_BYTES = 500000000 };
+enum { MOST_BYTES = 500000000, MOST_OF_INSTANCE = 700 };
 
 /* ---- 48 layers, 64 microbatches ---- */
 
@@ -63,6 +64,15 @@ static void it_builds_and_loads(void **state) {
     print_message("with a session %zu MB\n", mem.peak_bytes >> 20);
     assert_true(s->plan_pool.count < 500);
     assert_true(mem.peak_bytes < MOST_BYTES);
+
+    /* a step, all tables of its instances: two are open at a time */
+    const size_t before = mem.live_bytes;
+    assert_int_equal(uvcci_step_open(s, 0, train), 0);
+    const size_t each = (mem.live_bytes - before) / s->ctx[0].instance_count;
+    print_message("%" PRIu32 " instances of %zu bytes\n", s->ctx[0].instance_count, each);
+    assert_true(s->ctx[0].instance_count > 250000 && each <= MOST_OF_INSTANCE);
+    uvcci_step_free(s, &s->ctx[0]);
+    assert_true(s->cfg.limits.leaves_max > 1u << 22); /* it has more than are usual */
     uvcc_session_free(s);
     uvcc_program_free(p);
     assert_int_equal(mem.live_blocks, 0);

@@ -15,7 +15,7 @@ typedef struct fix {
     uint64_t seed, now;
 } fix;
 
-static void begin(fix *f) {
+static void begin_on(fix *f, bool datagram) {
     *f = (fix){.seed = 9, .now = 50 * SIM_MS};
     uvcc_link_config cfg;
     uvcc_link_config_default(&cfg);
@@ -23,14 +23,20 @@ static void begin(fix *f) {
     cfg.random = test_random(&f->seed);
     cfg.me = ME;
     cfg.peer = PEER;
-    cfg.datagram = true;
+    cfg.datagram = datagram;
     cfg.sid_tag = 1;
     assert_int_equal(uvcc_link_new(&f->l, &cfg), 0);
     assert_int_equal(uvcc_link_set_run(f->l, RUN), 0);
     assert_int_equal(uvcc_link_set_step(f->l, STEP), 0);
     assert_int_equal(uvcc_link_start(f->l, f->now), 0);
+    if (!datagram)
+        uvcc_link_stream_opened(f->l, f->now);
     for (unsigned c = 0; c < 2; c++)
         f->l->tx.cls[c].credit = 1u << 20;
+}
+
+static void begin(fix *f) {
+    begin_on(f, true);
 }
 
 static void end(fix *f) {
@@ -51,7 +57,7 @@ static uint32_t first_sent(fix *f) {
     uvcc_transmit t;
     uint32_t first = 0;
     while (uvcc_link_poll_transmit(f->l, &t, f->now) == 1) {
-        uint8_t bytes[1300];
+        static uint8_t bytes[1 << 20];
         size_t len = 0;
         for (uint32_t i = 0; i < t.slice_count; i++) {
             assert_true(len + t.slices[i].len <= sizeof bytes);
@@ -106,8 +112,10 @@ static void turns(void **state) {
 
 /* ---- when a frame is late ---- */
 
-static void feed_ack(fix *f, uint64_t counter, uint64_t first, uint64_t last) {
+/* All up to `cum`, and first..last; first 0: no more. */
+static void feed_ack(fix *f, uint64_t counter, uint64_t cum, uint64_t first, uint64_t last) {
     const uint64_t base = (uint64_t)RUN << 40;
+    const uint32_t len = first != 0 ? 62 : 46;
     uint8_t bytes[64 + 62] = {0}, *p = bytes + 64;
     uvcc_frame_header h = {.kind = UVCC_FRAME_ACK,
                            .src = PEER,
@@ -115,19 +123,19 @@ static void feed_ack(fix *f, uint64_t counter, uint64_t first, uint64_t last) {
                            .sid_tag = 1,
                            .step = STEP,
                            .chunk_cnt = 1,
-                           .msg_len = 62,
-                           .payload_len = 62,
-                           .ack = base};
+                           .msg_len = len,
+                           .payload_len = len,
+                           .ack = base + cum};
     uvcci_st64(p, counter);
-    uvcci_st64(p + 8, base);
+    uvcci_st64(p + 8, base + cum);
     uvcci_st64(p + 16, 1u << 20);
     uvcci_st64(p + 24, 1u << 20);
-    uvcci_st16(p + 44, 1);
+    uvcci_st16(p + 44, first != 0);
     uvcci_st64(p + 46, base + first);
     uvcci_st64(p + 54, base + last);
     uvcc_frame_encode_header(&h, bytes);
-    uvcci_st32(bytes + 60, uvcc_frame_crc(bytes, p, 62));
-    assert_int_equal(uvcc_link_feed(f->l, bytes, sizeof bytes, f->now), 0);
+    uvcci_st32(bytes + 60, uvcc_frame_crc(bytes, p, len));
+    assert_int_equal(uvcc_link_feed(f->l, bytes, 64 + len, f->now), 0);
 }
 
 /* A frame is lost when one that was sent after it is there, and a round trip and so many eighths
@@ -144,7 +152,7 @@ static void late_frames(void **state) {
         assert_int_equal(first_sent(&f), 1);
         assert_int_equal(f.l->tx.next - ((uint64_t)RUN << 40), 4); /* all three went out */
         f.now = sent + rtt;
-        feed_ack(&f, 1, 3, 3);
+        feed_ack(&f, 1, 0, 3, 3);
         f.now = sent + rtt + rtt / 8 * eighths;
         assert_int_equal(f.l->tx.loss_at, f.now);
         f.now--;
@@ -158,10 +166,40 @@ static void late_frames(void **state) {
     }
 }
 
+/* ---- what may be in flight ---- */
+
+/* An owner that says how much it has at a time gets no window of 65,536 seqs: a peer that says that
+ * all but the first frame came ends what goes out, until that one came too. */
+static void window_goes_with_the_owner(void **state) {
+    (void)state;
+    enum { MESSAGES = 900 };
+    fix f;
+    begin_on(&f, false);
+    f.l->cfg.tx_online_bytes = f.l->cfg.tx_keys_bytes = 1u << 20;
+    uvcci_link_expect(f.l, 100);
+    f.l->tx.cls[UVCC_CLASS_ONLINE].credit = 1u << 30;
+    const uint64_t base = (uint64_t)RUN << 40;
+    uint32_t op = 0;
+    for (uint64_t counter = 1; op < MESSAGES; counter++) {
+        for (uint32_t i = 0; i < 100; i++)
+            queue(&f, UVCC_FRAME_OPEN_BATCH, ++op);
+        (void)first_sent(&f);
+        feed_ack(&f, counter, 0, 2, f.l->tx.next - 1 - base);
+    }
+    assert_true(f.l->tx.window < MESSAGES);
+    assert_int_equal(f.l->tx.next - 1 - base, f.l->tx.window);
+    assert_true(f.mem.peak_bytes <= uvcc_link_memory_bound(f.l));
+    feed_ack(&f, MESSAGES, f.l->tx.window, 0, 0);
+    queue(&f, UVCC_FRAME_OPEN_BATCH, ++op);
+    assert_int_not_equal(first_sent(&f), 0);
+    end(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(turns),
         cmocka_unit_test(late_frames),
+        cmocka_unit_test(window_goes_with_the_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

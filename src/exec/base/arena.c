@@ -98,6 +98,7 @@ static void limit_kept(uvcci_arena *p, size_t size) {
             drop_kept(p, c);
 }
 
+/* A kept block of the same size, or a new one if limits allow it. */
 void *uvcci_arena_take(uvcci_arena *p, size_t bytes) {
     size_t size;
     unsigned c = size_class(bytes, &size);

@@ -14,7 +14,11 @@
  * are queued. So messages are sent in an order that goes with program order, by stretches of a
  * window (step.c): what a party needs first has before it, in its peer's queue and in its own
  * credit, what the peer sent while it was not ahead, which is of one window, and what stands before
- * it in its stretch. A credit of two windows has room for that, and so the party always gets on. */
+ * it in its stretch. A credit of two windows has room for that, and so the party always gets on.
+ *
+ * Of its own messages a party needs room for one window until they are acknowledged. Those of
+ * instances behind one whose turn is not sent are of one window with it, so the peer has credit for
+ * them, takes them and acknowledges them, and the room is free again for the turn. */
 #ifndef UVCCI_WINDOW_H
 #define UVCCI_WINDOW_H
 

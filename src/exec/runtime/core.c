@@ -183,5 +183,7 @@ void uvcci_op_wake(uvcci_step *st, uint32_t op) {
 
 void uvcci_instance_wake(uvcci_instance *r) {
     assert(r->rank < r->step->instance_count);
-    r->step->ready[r->rank / 64] |= 1ull << (r->rank % 64);
+    const uint32_t word = r->rank / 64;
+    r->step->ready[word] |= 1ull << (r->rank % 64);
+    r->step->ready_word[word / 64] |= 1ull << (word % 64);
 }

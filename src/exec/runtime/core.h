@@ -199,8 +199,9 @@ struct uvcci_step {
     uint32_t instances_done, deals_sent, deal_next, triple_next;
     uint8_t *triples; /* made for the host, WIRE arena: records of the entry's Beaver products */
     size_t triples_bytes;
-    uint64_t *ready;  /* bitmap, by rank, of the instances to look at */
-    uint32_t hashing; /* received messages whose hash is not here: they name instances */
+    uint64_t *ready;      /* bitmap, by rank, of the instances to look at */
+    uint64_t *ready_word; /* bitmap of its words that have any */
+    uint32_t hashing;     /* received messages whose hash is not here: they name instances */
     uint32_t ready_words;
     uint32_t depth;
     uint8_t h_optable[32], h_shapes[32];

@@ -486,15 +486,29 @@ static bool instance_advance(uvcc_session *s, uvcci_instance *r) {
     return advance_own(s, r) || advance_beside(s, r);
 }
 
+/* 64 instances, by rank. One that is woken meanwhile is looked at in the next pass. */
+static bool word_advance(uvcc_session *s, uvcci_step *st, uint32_t word) {
+    bool any = false;
+    uint64_t bits = st->ready[word];
+    st->ready[word] = 0;
+    st->ready_word[word / 64] &= ~(1ull << (word % 64));
+    while (bits != 0 && !uvcci_failed(s)) {
+        unsigned i = (unsigned)__builtin_ctzll(bits);
+        bits &= bits - 1;
+        any |= instance_advance(s, &st->instances[st->by_rank[word * 64 + i]]);
+    }
+    return any;
+}
+
+/* A pass over those that were woken, and that are while it comes to them: few of many. */
 static bool step_advance(uvcc_session *s, uvcci_step *st) {
     bool any = false;
-    for (uint32_t w = 0; w < st->ready_words; w++) {
-        uint64_t bits = st->ready[w];
-        st->ready[w] &= ~bits;
-        while (bits != 0 && !uvcci_failed(s)) {
-            unsigned i = (unsigned)__builtin_ctzll(bits);
-            bits &= bits - 1;
-            any |= instance_advance(s, &st->instances[st->by_rank[w * 64 + i]]);
+    for (uint32_t first = 0; first < st->ready_words; first += 64) {
+        uint64_t ahead = UINT64_MAX, bits;
+        while ((bits = st->ready_word[first / 64] & ahead) != 0) {
+            const unsigned i = (unsigned)__builtin_ctzll(bits);
+            ahead = i == 63 ? 0 : UINT64_MAX << (i + 1);
+            any |= word_advance(s, st, first + i);
         }
     }
     return any;

@@ -351,13 +351,15 @@ int uvcci_step_open(uvcc_session *s, uint32_t step, uint32_t entry) {
     st->instances = uvcci_bump_take(&st->bump, st->instance_count * sizeof st->instances[0]);
     st->by_rank = uvcci_bump_take(&st->bump, st->instance_count * sizeof st->by_rank[0]);
     st->ready = uvcci_bump_take(&st->bump, st->ready_words * sizeof st->ready[0]);
+    st->ready_word =
+        uvcci_bump_take(&st->bump, (st->ready_words + 63) / 64 * sizeof st->ready_word[0]);
     st->input = uvcci_bump_take(&st->bump, (e->input_count + 1u) * sizeof st->input[0]);
     st->output = uvcci_bump_take(&st->bump, (e->output_count + 1u) * sizeof st->output[0]);
     if (e->in_flight != 0)
         st->bwd_left = uvcci_bump_take(&st->bump, e->microbatches * sizeof st->bwd_left[0]);
     bool ok = (e->in_flight == 0 || st->bwd_left != NULL) && st->ops != NULL &&
               st->instances != NULL && st->by_rank != NULL && st->ready != NULL &&
-              st->input != NULL && st->output != NULL;
+              st->ready_word != NULL && st->input != NULL && st->output != NULL;
     for (uint32_t i = 0, first = 0; ok && i < e->op_count; i++) {
         ok = open_op(s, st, i, first);
         first += st->plans[i]->segments.count;
