@@ -1577,8 +1577,8 @@ static size_t take_transmit(fix *f, uint64_t wait) {
     return t.total >> 18;
 }
 
-/* A stream that takes a transmit at once is given more in the next one, up to 1 MiB: not one that is
- * slow or was opened anew, and not what is sealed. */
+/* A stream that takes a transmit at once is given more in the next one, up to 1 MiB: not one that
+ * is slow or was opened anew, and not what is sealed. */
 static void transmits_of_a_fast_stream(void **state) {
     (void)state;
     for (uint8_t suite = 0; suite < 2; suite++) {
