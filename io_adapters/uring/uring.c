@@ -27,7 +27,7 @@
  * completion may end an epoll_wait(2) of the host's with EINTR, as a signal does (poll(2) goes on).
  * Completions are made when that thread enters the kernel (COOP_TASKRUN), not by interrupting it.
  *
- * Beside epoll, over loopback: two calls in a turn of a round trip and not three, and about the same
+ * Beside epoll, over loopback: two calls in a turn of a round trip and not three, in about as much
  * time; of long streams a lower throughput, for what a view shows is copied once more into its
  * frame, and epoll reads it there. So UVCC_NET_AUTO is epoll. */
 #define _GNU_SOURCE

@@ -1568,44 +1568,6 @@ static void resent_frames(void **state) {
     }
 }
 
-/* Takes the next transmit after `wait` nanoseconds; frames of 256 KiB in it. */
-static size_t take_transmit(fix *f, uint64_t wait) {
-    uvcc_transmit t;
-    assert_int_equal(uvcc_link_poll_transmit(f->l, &t, f->now), 1);
-    f->now += wait;
-    assert_int_equal(uvcc_link_transmit_done(f->l, t.id, t.total, f->now), 0);
-    return t.total >> 18;
-}
-
-/* A stream that takes a transmit at once is given more in the next one, up to 1 MiB: not one that
- * is slow or was opened anew, and not what is sealed. */
-static void transmits_of_a_fast_stream(void **state) {
-    (void)state;
-    for (uint8_t suite = 0; suite < 2; suite++) {
-        fix f;
-        begin(&f, false, suite, NULL);
-        frame out[4];
-        (void)sent(&f, out, 4);
-        grant(&f);
-        for (uint32_t i = 0; i < 24; i++)
-            message(&f, UVCC_FRAME_LIFT_BATCH, 1u << 20, 100 + i, i);
-        const bool grows = suite == 0;
-        assert_int_equal(take_transmit(&f, 0), 1);
-        assert_int_equal(take_transmit(&f, SIM_MS), grows ? 2 : 1);
-        assert_int_equal(take_transmit(&f, 0), grows ? 4 : 1);
-        assert_int_equal(take_transmit(&f, 0), grows ? 4 : 1);
-        assert_int_equal(take_transmit(&f, SIM_MS + 1), grows ? 4 : 1);
-        assert_int_equal(take_transmit(&f, 0), 1);
-        assert_int_equal(take_transmit(&f, 0), grows ? 2 : 1);
-        uvcc_link_stream_closed(f.l, f.now);
-        uvcc_link_stream_opened(f.l, f.now);
-        const ack a = {.cum = seq(&f, 0)};
-        assert_int_equal(feed_ack(&f, &a), 0); /* what resumes it */
-        assert_int_equal(take_transmit(&f, 0), 1);
-        end(&f);
-    }
-}
-
 static void message_freed_under_a_transmit(void **state) {
     (void)state;
     fix f;
@@ -2006,7 +1968,6 @@ int main(void) {
         cmocka_unit_test(window_is_kept),
         cmocka_unit_test(acks_tell_all_and_only_the_truth),
         cmocka_unit_test(resent_frames),
-        cmocka_unit_test(transmits_of_a_fast_stream),
         cmocka_unit_test(message_freed_under_a_transmit),
     };
     return cmocka_run_group_tests_name("link", tests, NULL, NULL);

@@ -31,8 +31,8 @@ static size_t chunk_len(const uvcci_tree_lane *l) {
     return left < UVCCI_TREE_CHUNK ? left : UVCCI_TREE_CHUNK;
 }
 
-/* The digests of whole chunks, side by side if there are enough of them: a bit for each lane that has
- * its own now. */
+/* The digests of whole chunks, side by side if there are enough of them: a bit for each lane that
+ * has its own now. */
 static unsigned hash_whole(const uvcci_tree *t, uint8_t digest[UVCCI_TREE_LANES][32]) {
     unsigned found = 0;
 #if UVCCI_TREE_X86
