@@ -190,7 +190,8 @@ typedef struct uvcci_tx_side {
     uint8_t spent; /* uvcci_spent */
     int fatal;
     uint64_t ack_counter;  /* greatest seen */
-    uint64_t offered_at;   /* a stream: when the transmit that is out was made */
+    uint64_t offered_at;   /* a stream: when the transmit that is out was made, */
+    size_t offered_bytes;  /* and of how many bytes */
     uint32_t transmit_max; /* a stream: it is closed when it holds this much */
     uint64_t transmit_id;
     uvcci_scratch *scratch;

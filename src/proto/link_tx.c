@@ -490,6 +490,7 @@ int uvcc_link_poll_transmit(uvcc_link *l, uvcc_transmit *out, uint64_t now) {
         if (l->tx.scratch == NULL || l->tx.scratch->total == 0)
             return 0;
         l->tx.offered_at = l->now;
+        l->tx.offered_bytes = l->tx.scratch->total;
     }
     uvcci_scratch *s = l->tx.scratch;
     assert(s->first < s->count);
@@ -507,10 +508,10 @@ int uvcc_link_poll_transmit(uvcc_link *l, uvcc_transmit *out, uint64_t now) {
 /* The last of a stream's transmit has gone. */
 static void size_next(uvcc_link *l) {
     const bool fast = l->now - l->tx.offered_at <= TRANSMIT_NS;
-    l->tx.transmit_max =
-        fast && l->keys == NULL
-            ? (uint32_t)uvcci_min64(2 * (uint64_t)l->tx.transmit_max, TRANSMIT_MAX_BYTES)
-            : TRANSMIT_MIN_BYTES;
+    if (!fast || l->keys != NULL)
+        l->tx.transmit_max = TRANSMIT_MIN_BYTES;
+    else if (l->tx.offered_bytes >= l->tx.transmit_max && l->tx.transmit_max < TRANSMIT_MAX_BYTES)
+        l->tx.transmit_max *= 2;
 }
 
 int uvcc_link_transmit_done(uvcc_link *l, uint64_t id, size_t bytes, uint64_t now) {

@@ -8,10 +8,12 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -457,6 +459,43 @@ static void test_polled(void **state) {
     close(dial.fd);
 }
 
+/* ---- the timer ---- */
+
+#define MS UINT64_C(1000000)
+
+static void on_alarm(int sig) {
+    (void)sig;
+}
+
+/* A wait that a signal ends, so that its timer goes on. */
+static void interrupted_wait(uint64_t timeout) {
+    const struct itimerval soon = {.it_value.tv_usec = 1000};
+    assert_int_equal(setitimer(ITIMER_REAL, &soon, NULL), 0);
+    turn(timeout);
+}
+
+static void full_wait(uint64_t timeout) {
+    const uint64_t until = uvcc_host_now_ns() + timeout;
+    turn(timeout);
+    assert_true(uvcc_host_now_ns() >= until);
+}
+
+/* One timer serves all waits: it is set, moved to an earlier time, set again when it rang, and ends
+ * no wait that came after the one that it was set for. */
+static void test_timer(void **state) {
+    (void)state;
+    const struct sigaction act = {.sa_handler = on_alarm};
+    struct sigaction was;
+    assert_int_equal(sigaction(SIGALRM, &act, &was), 0);
+    full_wait(2 * MS);
+    interrupted_wait(SECONDS * 1000 * MS);
+    full_wait(2 * MS);
+    full_wait(2 * MS);
+    interrupted_wait(10 * MS);
+    full_wait(30 * MS);
+    assert_int_equal(sigaction(SIGALRM, &was, NULL), 0);
+}
+
 /* ---- threads; refusals ---- */
 
 static void *arm_and_end(void *user) {
@@ -538,6 +577,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_descriptor, open_io, close_io),
         cmocka_unit_test_setup_teardown(test_thousand, open_io, close_io),
         cmocka_unit_test_setup_teardown(test_polled, open_io, close_io),
+        cmocka_unit_test_setup_teardown(test_timer, open_io, close_io),
         cmocka_unit_test_setup_teardown(test_threads, open_io, close_io),
         cmocka_unit_test(test_refused),
     };

@@ -103,6 +103,10 @@ class Runs(unittest.TestCase):
         for s in w.session.values():
             s.close()
         w.until(EventKind.CLOSED)
+        memory = [s._native for s in w.session.values()]
+        for s in w.session.values():
+            s.free()
+        self.assertTrue(all(native.ptr is None for native in memory))  # no plane has a job's still
 
     def first_local(self, w):
         """A local job of party 0 that its plane has not had: of worker 0."""
@@ -144,8 +148,12 @@ class Runs(unittest.TestCase):
         w.until(EventKind.READY)
         job = self.first_local(w)
         w.plane[0].submit(0, job)
-        w.session[0, 0].free()  # its memory stays for the plane
+        memory = w.session[0, 0]._native
+        w.session[0, 0].free()
+        w.cpu[0, 0].free()
+        self.assertIsNotNone(memory.ptr)  # it stays for the plane
         w.plane[0].free()
+        self.assertIsNone(memory.ptr)
         self.assertEqual(code_of(self, w.plane[0].poll, 0), ErrorCode.CLOSED)
 
 

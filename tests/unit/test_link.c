@@ -88,7 +88,7 @@ typedef struct frame {
 
 /* Takes everything that the link sends now; keeps the first `most` frames. Returns their number. */
 static size_t sent(fix *f, frame *out, size_t most) {
-    static uint8_t buf[1 << 20];
+    static uint8_t buf[2 << 20];
     size_t n = 0;
     uvcc_transmit t;
     while (uvcc_link_poll_transmit(f->l, &t, f->now) == 1) {

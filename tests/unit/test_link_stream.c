@@ -21,7 +21,8 @@ typedef struct fix {
     uint64_t seed, now;
 } fix;
 
-static uvcc_link *a_link(fix *f, uint8_t me, bool datagram, uint8_t suite) {
+static uvcc_link *a_link_of(fix *f, uint8_t me, bool datagram, uint8_t suite,
+                            uint32_t frame_bytes) {
     static const uint8_t prk[32] = {0x42, 7};
     uvcc_link_config cfg;
     uvcc_link_config_default(&cfg);
@@ -32,7 +33,7 @@ static uvcc_link *a_link(fix *f, uint8_t me, bool datagram, uint8_t suite) {
     cfg.peer = (uint8_t)(ME + PEER - me);
     cfg.datagram = datagram;
     cfg.sid_tag = 7;
-    cfg.frame_bytes = datagram ? 0 : 400;
+    cfg.frame_bytes = frame_bytes;
     assert_int_equal(uvcc_link_new(&f->l, &cfg), 0);
     assert_int_equal(uvcc_link_set_run(f->l, 3), 0);
     assert_int_equal(uvcc_link_set_step(f->l, STEP), 0);
@@ -41,6 +42,10 @@ static uvcc_link *a_link(fix *f, uint8_t me, bool datagram, uint8_t suite) {
     assert_int_equal(uvcc_link_start(f->l, f->now), 0);
     uvcc_link_stream_opened(f->l, f->now);
     return f->l;
+}
+
+static uvcc_link *a_link(fix *f, uint8_t me, bool datagram, uint8_t suite) {
+    return a_link_of(f, me, datagram, suite, datagram ? 0 : 400);
 }
 
 static uvcc_link_stats stats(const fix *f) {
@@ -333,10 +338,61 @@ static void no_place(void **state) {
     end(&f);
 }
 
+/* Frames of 256 KiB in the next transmit, which the stream takes after `wait` nanoseconds. */
+static size_t take_transmit(fix *f, uint64_t wait) {
+    uvcc_transmit t;
+    assert_int_equal(uvcc_link_poll_transmit(f->l, &t, f->now), 1);
+    assert_int_equal(uvcc_link_transmit_done(f->l, t.id, t.total, f->now += wait), 0);
+    return t.total >> 18;
+}
+
+/* The peer's ACK, which gives credit, and resumes a stream that was opened anew. */
+static void hear_peer(fix *f, fix *peer) {
+    uint8_t bytes[512];
+    uvcc_link_stream_closed(peer->l, peer->now);
+    uvcc_link_stream_opened(peer->l, peer->now);
+    assert_int_equal(feed(f, bytes, sent(peer, bytes, sizeof bytes)), 0);
+}
+
+/* A stream that takes a transmit at once is given more in the next one, up to 1 MiB: not one that
+ * is slow or was opened anew, and not what is sealed. */
+static void transmits_of_a_fast_stream(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t wait;
+        size_t frames;
+    } next[] = {{0, 1}, {MS, 2}, {0, 4}, {0, 4}, {MS + 1, 4}, {0, 1}, {0, 2}};
+    for (uint8_t suite = 0; suite < 2; suite++) {
+        fix f, peer;
+        uint8_t first[512];
+        a_link_of(&f, ME, false, suite, 0);
+        a_link_of(&peer, PEER, false, suite, 0);
+        (void)sent(&f, first, sizeof first); /* small ones change nothing */
+        hear_peer(&f, &peer);
+        for (uint32_t k = 0; k < 24; k++) {
+            uvcc_link_msg *m;
+            const uint32_t ids[UVCC_MSG_MAX_CHUNKS] = {k + 1};
+            assert_int_equal(uvcc_link_msg_new(f.l, UVCC_FRAME_OPEN_BATCH, 1u << 20, &m), 0);
+            memset(uvcc_link_msg_data(m), 1, 1u << 20);
+            assert_int_equal(uvcc_link_send(f.l, m, STEP, k + 1, ids, k, f.now), 0);
+        }
+        for (size_t i = 0; i < sizeof next / sizeof next[0]; i++)
+            assert_int_equal(take_transmit(&f, next[i].wait), suite == 0 ? next[i].frames : 1);
+        uvcc_link_stream_closed(f.l, f.now);
+        uvcc_link_stream_opened(f.l, f.now);
+        (void)sent(&f, first, sizeof first);
+        hear_peer(&f, &peer);
+        assert_int_equal(take_transmit(&f, 0), 1);
+        end(&f);
+        end(&peer);
+    }
+}
+
 int main(void) {
     uint64_t seed = 42;
     test_rand_bytes(&seed, content, sizeof content);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(transmits_of_a_fast_stream),
         cmocka_unit_test(every_split),
         cmocka_unit_test(as_if_fed),
         cmocka_unit_test(refused_memory_is_told),

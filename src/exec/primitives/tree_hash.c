@@ -31,32 +31,39 @@ static size_t chunk_len(const uvcci_tree_lane *l) {
     return left < UVCCI_TREE_CHUNK ? left : UVCCI_TREE_CHUNK;
 }
 
-/* The digests of all lanes' chunks. */
-static void hash_chunks(const uvcci_tree *t, uint8_t digest[UVCCI_TREE_LANES][32]) {
+/* The digests of whole chunks, side by side if there are enough of them: a bit for each lane that
+ * has its own now. */
+static unsigned hash_whole(const uvcci_tree *t, uint8_t digest[UVCCI_TREE_LANES][32]) {
+    unsigned found = 0;
+#if UVCCI_TREE_X86
     const uint8_t *whole[UVCCI_TREE_LANES];
-    unsigned lane_of[UVCCI_TREE_LANES], n = 0;
-    for (unsigned i = 0; i < t->count; i++)
-        if (t->wide && chunk_len(&t->lane[i]) == UVCCI_TREE_CHUNK) {
-            lane_of[n] = i;
+    uint8_t out[UVCCI_TREE_LANES][32];
+    unsigned n = 0;
+    for (unsigned i = 0; i < t->count && t->wide; i++)
+        if (chunk_len(&t->lane[i]) == UVCCI_TREE_CHUNK) {
+            found |= 1u << i;
             whole[n++] = t->lane[i].of.data + t->lane[i].at;
         }
     if (n < WIDE_LEAST)
-        n = 0;
-#if UVCCI_TREE_X86
-    if (n != 0) {
-        uint8_t out[UVCCI_TREE_LANES][32];
-        for (unsigned i = n; i < UVCCI_TREE_LANES; i++)
-            whole[i] = whole[0];
-        uvcci_sha256_chunks(whole, out);
-        for (unsigned i = 0; i < n; i++)
-            memcpy(digest[lane_of[i]], out[i], 32);
-    }
+        return 0;
+    for (unsigned i = n; i < UVCCI_TREE_LANES; i++)
+        whole[i] = whole[0];
+    uvcci_sha256_chunks(whole, out);
+    for (unsigned i = 0, k = 0; i < t->count; i++)
+        if ((found >> i & 1) != 0)
+            memcpy(digest[i], out[k++], 32);
+#else
+    (void)t, (void)digest;
 #endif
-    for (unsigned i = 0, k = 0; i < t->count; i++) {
+    return found;
+}
+
+/* The digests of all lanes' chunks. */
+static void hash_chunks(const uvcci_tree *t, uint8_t digest[UVCCI_TREE_LANES][32]) {
+    const unsigned found = hash_whole(t, digest);
+    for (unsigned i = 0; i < t->count; i++) {
         const uvcci_tree_lane *l = &t->lane[i];
-        if (k < n && lane_of[k] == i)
-            k++;
-        else
+        if ((found >> i & 1) == 0)
             uvcci_sha256_once(l->of.data + l->at, chunk_len(l), digest[i]);
     }
 }
