@@ -126,6 +126,7 @@ static void assert_same_plan(const uvcci_plan *a, const uvcci_plan *b) {
     assert_int_equal(a->batches, b->batches);
     assert_int_equal(a->online_bytes_max, b->online_bytes_max);
     assert_int_equal(a->key_bytes_max, b->key_bytes_max);
+    assert_int_equal(a->cut_bytes, b->cut_bytes);
     assert_int_equal(a->messages_max, b->messages_max);
     for (unsigned i = 0; i < (unsigned)a->round_count + a->key_count; i++) {
         const uvcci_plan_round *x = &a->rounds[i], *y = &b->rounds[i];

@@ -264,7 +264,7 @@ static void check_cut(uvcc_op_desc d, uint32_t rows, uint32_t cols, uint32_t cou
         units += s->units;
         elems += s->elems;
         assert_true(count == 1 || s->elems <= UVCCI_SEGMENT_ELEMS || s->units == 1);
-        assert_true(count == 1 || s->key_bytes_max <= UVCCI_SEGMENT_KEY_BYTES ||
+        assert_true(count == 1 || s->cut_bytes <= UVCCI_SEGMENT_KEY_BYTES ||
                     s->units <= UVCC_BLOCK_ELEMS);
         assert_true(i + 1 == plan.segments.count || s->units == plan.segments.per);
     }

@@ -32,10 +32,13 @@ static int cut_round(uvcci_draft *d, uvcci_plan_round *r) {
     uint64_t total = (r->blocks - 1) * per_block;
     total += uvcci_plan_block_bytes_max(plan, r, r->blocks - 1);
     total += parts * (beside + 64);
-    if (r->kind == UVCC_FRAME_KEYS_BATCH)
+    if (r->kind == UVCC_FRAME_KEYS_BATCH) {
         plan->key_bytes_max += total;
-    else
+        plan->cut_bytes += r->blocks * uvcci_plan_count_bytes_max(plan, r, UVCC_BLOCK_ELEMS) +
+                           parts * (beside + 64);
+    } else {
         plan->online_bytes_max += total;
+    }
     plan->messages_max += parts;
     return 0;
 }
@@ -148,7 +151,7 @@ static uint64_t rounded(const uvcci_segments *cut, uint64_t units) {
 }
 
 static bool is_small(const uvcci_plan *plan) {
-    return plan->elems <= UVCCI_SEGMENT_ELEMS && plan->key_bytes_max <= UVCCI_SEGMENT_KEY_BYTES;
+    return plan->elems <= UVCCI_SEGMENT_ELEMS && plan->cut_bytes <= UVCCI_SEGMENT_KEY_BYTES;
 }
 
 /* The units of a segment: as many as the elements say, then halves of that until the keys fit too.
