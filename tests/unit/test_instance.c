@@ -7,6 +7,7 @@
 #include "exec/runtime/core.h"
 #include "proto/bytes.h"
 #include "proto/crypto.h"
+#include "proto/link_session.h"
 
 enum {
     IN_X = 1,
@@ -244,6 +245,37 @@ static void test_input(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
+/* Ops wait for room in a link, and leave that of messages that cannot wait: STEP, AUDIT, CANCEL. */
+static void test_room(void **state) {
+    (void)state;
+    enum { OF_OPS = 6 * COUNT, BESIDE_RECORD = 100 };
+    test_alloc mem = {0};
+    uvcc_program *p = program(&mem);
+    int64_t *x = calloc(COUNT, sizeof *x);
+    uvcc_link_msg *m;
+    triangle t;
+    triangle_open(&t, p, NULL);
+    triangle_ready(&t);
+    uvcc_link *link = t.s[1]->peer[2].link;
+    const uint64_t all = uvcci_link_config_of(link)->tx_online_bytes;
+    const uint64_t len = all - UVCCI_SMALL_ROOM - OF_OPS - BESIDE_RECORD; /* ops send 8 COUNT */
+    assert_int_equal(uvcc_link_msg_new(link, UVCC_FRAME_OPEN_BATCH, (uint32_t)len, &m), 0);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
+    give_inputs(&t, x);
+    for (unsigned turns = 0; turns < TURNS; turns++)
+        (void)triangle_turn(&t);
+    assert_int_equal(t.finished[1], 0);
+    assert_true(uvcc_link_writable(link, UVCC_FRAME_STEP, UVCCI_SMALL_ROOM - BESIDE_RECORD));
+    uvcc_link_msg_drop(link, m);
+    triangle_finish(&t, 1);
+    triangle_close(&t);
+    free(x);
+    triangle_free(&t);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 /* ---- salts of commitments ---- */
 
 enum { SALTS_MAX = 1000 };
@@ -310,10 +342,8 @@ static void test_salts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_few_jobs),
-        cmocka_unit_test(test_input),
-        cmocka_unit_test(test_salts),
+        cmocka_unit_test(test_turns), cmocka_unit_test(test_few_jobs), cmocka_unit_test(test_input),
+        cmocka_unit_test(test_room),  cmocka_unit_test(test_salts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,7 +81,8 @@ const uvcc_tensor_desc *uvcci_tf_desc(const uvcci_tf_builder *b, uint32_t tensor
 
 static uint32_t put_tensor(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc d) {
     char full[UVCCI_NAME_BYTES];
-    snprintf(full, sizeof full, "%s%s", b->scope, name);
+    if (snprintf(full, sizeof full, "%s%s", b->scope, name) >= (int)sizeof full)
+        uvcci_tf_note(b, UVCC_ERR_LIMIT);
     d.name = full;
     if (b->err == 0 && d.bits > UVCCI_MAX_BITS)
         uvcci_tf_note(b, UVCC_ERR_BOUND);

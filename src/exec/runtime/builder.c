@@ -124,7 +124,10 @@ int uvcci_batch_open(uvcc_session *s, uvcci_instance *r, const uvcci_plan_round 
                 continue;
             assert(n <= list_max && out->count < 2 * round->parts);
             uvcci_tx *tx = &out->tx[out->count];
-            int rc = uvcc_link_msg_new(s->peer[dst].link, round->kind, (uint32_t)len, &tx->msg);
+            uvcc_link *link = s->peer[dst].link;
+            int rc = uvcci_room_is_left(link, round->kind, len)
+                         ? uvcc_link_msg_new(link, round->kind, (uint32_t)len, &tx->msg)
+                         : UVCC_ERR_AGAIN;
             if (rc == 0) {
                 out->count++;
                 tx->dst = dst;

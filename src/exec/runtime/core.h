@@ -435,6 +435,13 @@ void uvcci_event_push(uvcc_session *s, const uvcc_event *e);
 void uvcci_send(uvcc_session *s, uint8_t dst, uvcc_link_msg *msg, uint8_t kind, uint32_t len,
                 uint32_t step, uint32_t op_id, uint64_t order);
 /* A message of one chunk that names no op: a STEP or an AUDIT. */
+/* Ops leave so much of a link's online window to messages that a step cannot go on without and that
+ * wait for nothing: STEP, AUDIT, CANCEL and BYE, of two steps. */
+#define UVCCI_SMALL_ROOM 65536u
+static inline bool uvcci_room_is_left(const uvcc_link *link, uint8_t kind, size_t len) {
+    const uint32_t small = kind == UVCC_FRAME_KEYS_BATCH ? 0 : UVCCI_SMALL_ROOM;
+    return uvcc_link_writable(link, kind, (uint32_t)len + small);
+}
 void uvcci_send_small(uvcc_session *s, uint8_t dst, uint8_t kind, const uint8_t *bytes,
                       uint32_t len);
 /* Adds a leaf to the step's transcript, if there is one. A full transcript aborts the session. */
