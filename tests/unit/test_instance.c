@@ -263,10 +263,11 @@ static void test_room(void **state) {
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(uvcc_session_step(t.s[i], 0, 0, 0), 0);
     give_inputs(&t, x);
-    for (unsigned turns = 0; turns < TURNS; turns++)
+    for (unsigned turns = 0; turns < TURNS; turns++) {
         (void)triangle_turn(&t);
+        assert_true(uvcc_link_writable(link, UVCC_FRAME_STEP, UVCCI_SMALL_ROOM - BESIDE_RECORD));
+    }
     assert_int_equal(t.finished[1], 0);
-    assert_true(uvcc_link_writable(link, UVCC_FRAME_STEP, UVCCI_SMALL_ROOM - BESIDE_RECORD));
     uvcc_link_msg_drop(link, m);
     triangle_finish(&t, 1);
     triangle_close(&t);
