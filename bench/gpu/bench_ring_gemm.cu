@@ -183,6 +183,12 @@ int main(int argc, char **argv) {
     cudaDeviceProp d;
     CHECK(cudaGetDeviceProperties(&d, 0));
     bool ok = true;
+    if (argc > 5 && strcmp(argv[1], "time") == 0) { /* time M N K BOTH */
+        uint32_t v[4];
+        for (int i = 0; i < 4; i++)
+            v[i] = (uint32_t)strtoul(argv[i + 2], nullptr, 10);
+        return !measure(d.name, {v[0], v[1], v[2], v[3] != 0});
+    }
     const uint32_t shapes[][3] = {{1, 1, 1},     {128, 256, 128},  {128, 128, 64},
                                   {1, 300, 200}, {129, 257, 131},  {300, 1, 77},
                                   {64, 640, 15}, {513, 384, 1000}, {2100, 1111, 333}};

@@ -33,19 +33,21 @@ constexpr int CONSUMERS = 256, THREADS = 128 + CONSUMERS;
 constexpr int CHUNK = 16; /* residues that a thread moves at once */
 constexpr int ROUND_SHIFT = 38;
 
+enum { X, Y, SIDES };
+
 /* What the moduli make. */
 struct constants {
     int count;
     int modulus[MODULI_MAX];
-    int x_low[MODULI_MAX], x_high[MODULI_MAX]; /* 256^i (M/p)^-1 mod p, four to a word */
-    int y_low[MODULI_MAX], y_high[MODULI_MAX]; /* 256^i mod p */
-    int per[MODULI_MAX];                       /* round(2^32 / p) */
-    int per_sum[MODULI_MAX];                   /* round(2^ROUND_SHIFT / p) */
-    uint64_t weight[MODULI_MAX];               /* M / p mod 2^64 */
-    int part[MODULI_MAX];                      /* round(2^24 / p) */
-    uint64_t all;                              /* M mod 2^64 */
-    uint64_t weight_bias;                      /* 128 times the sum of weight[] */
-    int part_bias;                             /* and of part[], less a half */
+    /* 256^i mod p, four to a word; of x times (M/p)^-1 mod p. */
+    int low[SIDES][MODULI_MAX], high[SIDES][MODULI_MAX];
+    float size[MODULI_MAX], inverse[MODULI_MAX]; /* p, 1 / p */
+    int per_sum[MODULI_MAX];                     /* round(2^ROUND_SHIFT / p) */
+    uint64_t weight[MODULI_MAX];                 /* M / p mod 2^64 */
+    int part[MODULI_MAX];                        /* round(2^24 / p) */
+    uint64_t all;                                /* M mod 2^64 */
+    uint64_t weight_bias;                        /* 128 times the sum of weight[] */
+    int part_bias;                               /* and of part[], less a half */
 };
 
 int centred(int v, int p) {
@@ -88,9 +90,10 @@ constants make_constants(int count) {
                 others = others * (moduli[j] % p) % p;
                 c.weight[i] *= (uint64_t)moduli[j];
             }
-        pack_powers(p, inverse(others, p), &c.x_low[i], &c.x_high[i]);
-        pack_powers(p, 1, &c.y_low[i], &c.y_high[i]);
-        c.per[i] = (int)(((1ull << 32) + p / 2) / p);
+        pack_powers(p, inverse(others, p), &c.low[X][i], &c.high[X][i]);
+        pack_powers(p, 1, &c.low[Y][i], &c.high[Y][i]);
+        c.size[i] = (float)p;
+        c.inverse[i] = 1.0f / (float)p;
         c.per_sum[i] = (int)(((1ull << ROUND_SHIFT) + p / 2) / p);
         c.part[i] = (int)(((1u << 24) + p / 2) / p);
         c.all *= (uint64_t)p;
@@ -103,30 +106,41 @@ constants make_constants(int count) {
 
 /* ---- split ---- */
 
-struct split_task {
+/* A matrix of words, and where its residues go. */
+struct split_part {
     const uint64_t *of, *more; /* words; and what is added to them, or NULL */
     uint64_t row, col;
-    uint32_t rows, depth; /* of this matrix of words */
-    int8_t *out;          /* [modulus][rows][stride] */
+    uint32_t rows, depth;
+    int8_t *out; /* [modulus][row][stride] */
     uint64_t stride, plane;
-    uint32_t room; /* residues of a row from here on that are written: depth and zeros */
+    uint32_t room; /* residues of a row that are written: depth and zeros */
+    int side;
+    uint32_t deep, end; /* blocks along the depth; the first block behind it */
+};
+struct split_task {
+    split_part part[2 * SIDES];
 };
 
-constexpr int SPLIT_ROWS = 32, SPLIT_DEPTH = 128, SPLIT_THREADS = 256; /* of a block */
+/* Of a block. */
+constexpr int SPLIT_ROWS = 16, SPLIT_DEPTH = 128, SPLIT_THREADS = 32 * SPLIT_ROWS;
 
 /* Low bytes, the first lowest. */
 __device__ __forceinline__ uint32_t four_bytes(const int (&v)[4]) {
     return __byte_perm(__byte_perm(v[0], v[1], 0x0040), __byte_perm(v[2], v[3], 0x0040), 0x5410);
 }
 
-__device__ __forceinline__ int residue(uint64_t digits, int low, int high, int per, int p) {
-    const int v = __dp4a((int)(digits >> 32), high, __dp4a((int)digits, low, 0));
-    const int q = (int)(((int64_t)v * per + (1ll << 31)) >> 32);
-    return v - p * q;
+/* v mod p in the low byte, signed, for |v| < 2^18, given as the word MAGIC + v: as a float that is
+ * 1.5 2^23 + v, whose last place is 1, so that sums with 1.5 2^23 round to integers. Products of
+ * floats are four times as fast as those of 32 x 32 -> 64 bits. */
+constexpr int MAGIC = 0x4b400000;
+__device__ __forceinline__ int residue(int magic_v, float p, float inverse) {
+    const float magic = __int_as_float(MAGIC), moved = __int_as_float(magic_v);
+    const float q = __fsub_rn(__fmaf_rn(__fsub_rn(moved, magic), inverse, magic), magic);
+    return __float_as_int(__fmaf_rn(-p, q, moved));
 }
 
 /* The word in row r, d along the depth, or zero behind the end. */
-__device__ __forceinline__ uint64_t word_at(const split_task &t, uint32_t r, uint32_t d) {
+__device__ __forceinline__ uint64_t word_at(const split_part &t, uint32_t r, uint32_t d) {
     if (r >= t.rows || d >= t.depth)
         return 0;
     const uint64_t at = r * t.row + d * t.col;
@@ -140,14 +154,16 @@ __device__ __forceinline__ void add_two(uint64_t *w, const uint64_t *from) {
 }
 
 /* Four neighbours in memory. */
-__device__ __forceinline__ void load_along(const split_task &t, uint32_t r, uint32_t d,
+__device__ __forceinline__ void load_along(const split_part &t, uint32_t r, uint32_t d,
                                            uint64_t (&w)[4]) {
     const uint64_t at = r * t.row + d;
-    const bool two = (((uintptr_t)(t.of + at) | (uintptr_t)(t.more + at)) & 15) == 0;
+    const bool whole =
+        r < t.rows && d + 4 <= t.depth &&
+        (((uintptr_t)(t.of + at) | (t.more != nullptr ? (uintptr_t)(t.more + at) : 0)) & 15) == 0;
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        w[i] = two && d + 4 <= t.depth ? 0 : word_at(t, r, d + i);
-    if (two && d + 4 <= t.depth) {
+        w[i] = whole ? 0 : word_at(t, r, d + i);
+    if (whole) {
         add_two(w, t.of + at);
         add_two(w + 2, t.of + at + 2);
         if (t.more != nullptr) {
@@ -157,41 +173,51 @@ __device__ __forceinline__ void load_along(const split_task &t, uint32_t r, uint
     }
 }
 
-/* 32 rows, 128 words of each: four words a thread. Where neighbours of the depth are none in
- * memory, words go through shared memory, each row of it turned by its own number of places, so
- * that neither side has two lanes in one bank. */
-template <bool X, bool ALONG, int COUNT>
-__global__ void __launch_bounds__(SPLIT_THREADS)
-    split(const __grid_constant__ split_task t, const __grid_constant__ constants c) {
+/* 16 rows, 128 words of each: a warp a row, four words a lane. Where neighbours of the depth are
+ * none in memory, words go through shared memory, each row of it turned by its own number of
+ * places, so that neither side has two lanes in one bank. */
+template <int COUNT>
+__global__ void __launch_bounds__(SPLIT_THREADS, 4)
+    split(const __grid_constant__ split_task all, const __grid_constant__ constants c) {
     constexpr uint64_t FLIP = 0x8080808080808080ull;
-    __shared__ uint64_t tile[ALONG ? 1 : SPLIT_DEPTH][SPLIT_ROWS];
-    const uint32_t first = blockIdx.y * SPLIT_ROWS, left = blockIdx.x * SPLIT_DEPTH;
-    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, d = left + 4 * lane;
-    if (!ALONG) {
-        for (uint32_t i = warp; i < SPLIT_DEPTH; i += SPLIT_THREADS / 32)
-            tile[i][(lane + i / 4) % SPLIT_ROWS] = word_at(t, first + lane, left + i);
+    __shared__ uint64_t tile[SPLIT_DEPTH][SPLIT_ROWS];
+    int which = 0;
+    while (blockIdx.x >= all.part[which].end)
+        which++;
+    const split_part &t = all.part[which];
+    const uint32_t block = blockIdx.x - (which != 0 ? all.part[which - 1].end : 0);
+    const uint32_t first = block / t.deep * SPLIT_ROWS, left = block % t.deep * SPLIT_DEPTH;
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const uint32_t r = first + warp, d = left + 4 * lane;
+    uint64_t w[4];
+    if (t.col == 1) {
+        load_along(t, r, d, w);
+    } else {
+        const uint32_t in = threadIdx.x % SPLIT_ROWS;
+#pragma unroll
+        for (uint32_t i = threadIdx.x / SPLIT_ROWS; i < SPLIT_DEPTH; i += 32)
+            tile[i][(in + i / 4) % SPLIT_ROWS] = word_at(t, first + in, left + i);
         __syncthreads();
-    }
-    for (uint32_t in = warp; in < SPLIT_ROWS; in += SPLIT_THREADS / 32) {
-        const uint32_t r = first + in;
-        if (r >= t.rows || d >= t.room)
-            continue;
-        uint64_t w[4];
-        if (ALONG)
-            load_along(t, r, d, w);
-        int8_t *out = t.out + r * t.stride + d;
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            w[i] = ((ALONG ? w[i] : tile[4 * lane + i][(in + lane) % SPLIT_ROWS]) + FLIP) ^ FLIP;
+            w[i] = tile[4 * lane + i][(warp + lane) % SPLIT_ROWS];
+    }
+    if (r >= t.rows || d >= t.room)
+        return;
 #pragma unroll
-        for (int p = 0; p < COUNT; p++) {
-            const int low = X ? c.x_low[p] : c.y_low[p], high = X ? c.x_high[p] : c.y_high[p];
-            int v[4];
+    for (int i = 0; i < 4; i++)
+        w[i] = (w[i] + FLIP) ^ FLIP;
+    int8_t *out = t.out + r * t.stride + d;
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                v[i] = residue(w[i], low, high, c.per[p], c.modulus[p]);
-            *(uint32_t *)(out + p * t.plane) = four_bytes(v);
+    for (int p = 0; p < COUNT; p++, out += t.plane) {
+        const int low = c.low[t.side][p], high = c.high[t.side][p];
+        int v[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int sum = __dp4a((int)(w[i] >> 32), high, __dp4a((int)w[i], low, MAGIC));
+            v[i] = p == 0 ? sum : residue(sum, c.size[p], c.inverse[p]); /* the first is 256 */
         }
+        *(uint32_t *)out = four_bytes(v);
     }
 }
 
@@ -563,42 +589,36 @@ cudaError_t map_of(CUtensorMap *map, const int8_t *of, uint64_t stride, uint32_t
                : cudaErrorInvalidValue;
 }
 
-template <bool X> cudaError_t queue_split(const split_task &t, const constants &c, cudaStream_t s) {
-    const dim3 grid((unsigned)((t.room + SPLIT_DEPTH - 1) / SPLIT_DEPTH),
-                    (t.rows + SPLIT_ROWS - 1) / SPLIT_ROWS);
-    const bool along = t.col == 1;
-    if (c.count == 18 && along)
-        split<X, true, 18><<<grid, SPLIT_THREADS, 0, s>>>(t, c);
-    else if (c.count == 18)
-        split<X, false, 18><<<grid, SPLIT_THREADS, 0, s>>>(t, c);
-    else if (along)
-        split<X, true, 19><<<grid, SPLIT_THREADS, 0, s>>>(t, c);
-    else
-        split<X, false, 19><<<grid, SPLIT_THREADS, 0, s>>>(t, c);
-    return cudaGetLastError();
+/* The parts of an operand side by side along the depth: lo and hi of x, the sum and lo of y. */
+void add_parts(split_task *t, int *count, int side, const uvcci_ring_operand *o, uint64_t first,
+               uint32_t rows, uint32_t depth, const shape &s, int8_t *out) {
+    for (int i = 0; i < s.parts; i++) {
+        split_part p = {};
+        p.of = (side == X && i == 1 ? o->hi : o->lo) + first;
+        p.more = side == Y && i == 0 && s.parts == 2 ? o->hi + first : nullptr;
+        p.row = side == X ? o->row : o->col;
+        p.col = side == X ? o->col : o->row;
+        p.rows = rows;
+        p.depth = depth;
+        p.room = (uint32_t)(s.stride / s.parts);
+        p.stride = s.stride;
+        p.plane = s.stride * rows;
+        p.out = out + i * p.room;
+        p.side = side;
+        p.deep = (p.room + SPLIT_DEPTH - 1) / SPLIT_DEPTH;
+        p.end = (*count != 0 ? t->part[*count - 1].end : 0) +
+                p.deep * ((rows + SPLIT_ROWS - 1) / SPLIT_ROWS);
+        t->part[(*count)++] = p;
+    }
 }
 
-/* The parts of an operand side by side along the depth. */
-template <bool X>
-cudaError_t split_operand(const uvcci_ring_operand *o, uint64_t first, uint32_t rows,
-                          uint32_t depth, const shape &s, int8_t *out, const constants &c,
-                          cudaStream_t stream) {
-    cudaError_t rc = cudaSuccess;
-    for (int part = 0; part < s.parts && rc == cudaSuccess; part++) {
-        split_task t = {};
-        t.of = (X ? part == 1 : 0) ? o->hi + first : o->lo + first;
-        t.more = !X && s.parts == 2 && part == 0 ? o->hi + first : nullptr;
-        t.row = X ? o->row : o->col;
-        t.col = X ? o->col : o->row;
-        t.rows = rows;
-        t.depth = depth;
-        t.room = (uint32_t)(s.stride / s.parts);
-        t.stride = s.stride;
-        t.plane = s.stride * rows;
-        t.out = out + part * t.room;
-        rc = queue_split<X>(t, c, stream);
-    }
-    return rc;
+cudaError_t queue_split(const split_task &t, int count, const constants &c, cudaStream_t s) {
+    const uint32_t blocks = t.part[count - 1].end;
+    if (c.count == 18)
+        split<18><<<blocks, SPLIT_THREADS, 0, s>>>(t, c);
+    else
+        split<19><<<blocks, SPLIT_THREADS, 0, s>>>(t, c);
+    return cudaGetLastError();
 }
 
 int multiprocessors(void) {
@@ -637,7 +657,7 @@ const constants &constants_of(int count) {
     return count == 18 ? of_18 : of_19;
 }
 
-/* Rows of z from `row` on, depth from `at` on; y's residues are there. */
+/* Rows of z from `row` on, depth from `at` on; y's residues are there but for the first rows. */
 cudaError_t queue_rows(const uvcci_ring_product *p, const shape &s, uint32_t row, uint32_t rows,
                        uint32_t at, uint32_t depth, int8_t *room, cudaStream_t stream) {
     const constants &c = constants_of(s.count);
@@ -659,8 +679,12 @@ cudaError_t queue_rows(const uvcci_ring_product *p, const shape &s, uint32_t row
     j.col_tiles = t.col_tiles;
     j.accumulate = p->accumulate || at != 0;
     const uint32_t tiles = t.row_tiles * t.col_tiles;
-    cudaError_t rc =
-        split_operand<true>(&p->x, row * p->x.row + at * p->x.col, rows, depth, s, x, c, stream);
+    split_task split = {};
+    int parts = 0;
+    if (row == 0)
+        add_parts(&split, &parts, Y, &p->y, at * p->y.row, p->n, depth, s, y);
+    add_parts(&split, &parts, X, &p->x, row * p->x.row + at * p->x.col, rows, depth, s, x);
+    cudaError_t rc = queue_split(split, parts, c, stream);
     if (rc == cudaSuccess)
         rc = map_of(&x_map, x, s.stride, rows, s.count, ROWS);
     if (rc == cudaSuccess)
@@ -695,8 +719,6 @@ cudaError_t uvcci_ring_gemm(const uvcci_ring_product *p, void *room, size_t byte
     cudaError_t rc = cudaSuccess;
     for (uint32_t at = 0; at < p->k && rc == cudaSuccess; at += s.depth) {
         const uint32_t depth = p->k - at < s.depth ? p->k - at : s.depth;
-        rc = split_operand<false>(&p->y, at * p->y.row, p->n, depth, s, (int8_t *)room,
-                                  constants_of(s.count), stream);
         for (uint32_t row = 0; row < p->m && rc == cudaSuccess; row += rows)
             rc = queue_rows(p, s, row, p->m - row < rows ? p->m - row : rows, at, depth,
                             (int8_t *)room, stream);
