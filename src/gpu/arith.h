@@ -18,9 +18,11 @@
 #ifdef __CUDACC__
 #define ON_BOTH     static __host__ __device__ __forceinline__
 #define ON_BOTH_FAR static __host__ __device__ __noinline__
+#define ON_BOTH_CONST constexpr ON_BOTH /* also when it is compiled */
 #else
 #define ON_BOTH     static inline __attribute__((unused))
 #define ON_BOTH_FAR ON_BOTH
+#define ON_BOTH_CONST ON_BOTH
 #endif
 
 enum {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* describe.c - see describe.h. What a task's numbers may be is checked here, so that kernels need
  * not. */
-#include "describe.h"
+#include "gpu/describe.h"
 
 #include <assert.h>
 #include <string.h>
 #include <uvcc/function.h>
+
+#include "gpu/kinds.h"
 
 enum {
     WORDS_MAX = 64,
@@ -34,8 +36,8 @@ static bool within(unsigned x, unsigned most) {
 static bool multiscale_is_sane(const uvcc_fn_args *fn) {
     if (fn->words == NULL || fn->first < 2 || fn->first > CELLS_MAX)
         return false;
-    const uint32_t scales = fn->word_count / (uint32_t)(9 * fn->first);
-    return within(scales, SCALES_MAX) && 2 * (scales - 1) < fn->bits && fn->shift + fn->bits <= 64;
+    const uint32_t count = fn->word_count / (uint32_t)(9 * fn->first);
+    return within(count, SCALES_MAX) && 2 * (count - 1) < fn->bits && fn->shift + fn->bits <= 64;
 }
 
 static bool spline_is_sane(const uvcc_fn_args *fn, bool deals) {
@@ -98,10 +100,10 @@ static bool function_is_sane(unsigned kind, const uvcc_fn_args *fn) {
 }
 
 static unsigned bool_levels(unsigned n) {
-    unsigned levels = 0;
-    while (4u << levels < n)
-        levels++;
-    return levels;
+    unsigned l = 0;
+    while (4u << l < n)
+        l++;
+    return l;
 }
 
 static bool gate_is_sane(const uvcc_task *t) {
@@ -191,7 +193,7 @@ static bool has_gate(unsigned kind) {
            kind == UVCC_TASK_TRUNC_EXACT || kind == UVCC_TASK_RELU || kind == UVCC_TASK_DEAL;
 }
 
-void uvcci_gpu_describe_vec(const uvcc_task *t, vec_task *out, vec_block *to) {
+void uvcci_gpu_describe_vec(const uvcc_task *t, vec_task *out) {
     assert(uvcci_gpu_check(t) == 0);
     memset(out, 0, sizeof *out);
     out->kind = t->kind;
@@ -205,15 +207,21 @@ void uvcci_gpu_describe_vec(const uvcc_task *t, vec_task *out, vec_block *to) {
     out->gap = t->u.vec.gap;
     out->compact = t->u.vec.compact;
     out->constant = t->u.vec.constant;
-    out->blocks = to;
     if (is_function(t->kind))
         out->fn = *t->u.vec.fn;
-    for (uint32_t i = 0; i < out->count; i++) {
+}
+
+void uvcci_gpu_describe_blocks(const uvcc_task *t, vec_block *to) {
+    for (uint32_t i = 0; i < t->u.vec.count; i++) {
         to[i].at = t->u.vec.blocks[i];
         for (unsigned r = 0; has_gate(t->kind) && gate_is_sane(t) && r < 2; r++)
-            uvcc_key_layout_of((uvcc_gate)out->gate, out->compact, out->shift, out->bits,
-                               to[i].at.count, (uvcc_role)r, &to[i].key[r]);
+            uvcc_key_layout_of((uvcc_gate)t->u.vec.gate, t->u.vec.compact, t->u.vec.shift,
+                               t->u.vec.bits, to[i].at.count, (uvcc_role)r, &to[i].key[r]);
     }
+}
+
+uint32_t uvcci_gpu_units(const vec_task *t, const uvcc_block *b) {
+    return units_of(t, b);
 }
 
 uint32_t uvcci_gpu_fn_entries(const uvcc_task *t) {

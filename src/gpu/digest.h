@@ -4,7 +4,7 @@
 #ifndef UVCCI_GPU_DIGEST_H
 #define UVCCI_GPU_DIGEST_H
 
-#include "arith.h"
+#include "gpu/arith.h"
 
 enum { TREE_CHUNK = 4096, DIGEST_BYTES = 32 };
 
@@ -47,7 +47,7 @@ ON_BOTH uint32_t turn_right(uint32_t x, unsigned n) {
 }
 
 /* Takes the block in w, which it changes. */
-ON_BOTH_FAR void sha256_compress(uint32_t *h, uint32_t *w) {
+ON_BOTH void sha256_rounds(uint32_t *h, uint32_t *w) {
     uint32_t a[8];
     for (unsigned i = 0; i < 8; i++)
         a[i] = h[i];
@@ -78,6 +78,10 @@ ON_BOTH_FAR void sha256_compress(uint32_t *h, uint32_t *w) {
         h[i] += a[i];
 }
 
+ON_BOTH_FAR void sha256_compress(uint32_t *h, uint32_t *w) {
+    sha256_rounds(h, w);
+}
+
 ON_BOTH uint32_t big_endian(uint32_t x) {
     return x >> 24 | (x >> 8 & 0xff00) | (x << 8 & 0xff0000) | x << 24;
 }
@@ -89,20 +93,30 @@ ON_BOTH void sha256_byte(sha256 *s, uint8_t byte) {
     if (at == 63)
         sha256_compress(s->h, s->block);
 }
-ON_BOTH void sha256_add(sha256 *s, const uint8_t *p, size_t len) {
+/* Whole blocks, with the state in registers. */
+ON_BOTH_FAR void sha256_blocks(uint32_t *state, const uint8_t *p, size_t blocks) {
+    uint32_t h[8], w[16];
+    for (unsigned i = 0; i < 8; i++)
+        h[i] = state[i];
+    for (; blocks != 0; blocks--, p += 64) {
+        for (unsigned i = 0; i < 8; i++) {
+            const uint64_t x = load64(p + 8 * i);
+            w[2 * i] = big_endian((uint32_t)x);
+            w[2 * i + 1] = big_endian((uint32_t)(x >> 32));
+        }
+        sha256_rounds(h, w);
+    }
+    for (unsigned i = 0; i < 8; i++)
+        state[i] = h[i];
+}
+ON_BOTH_FAR void sha256_add(sha256 *s, const uint8_t *p, size_t len) {
     while (len != 0 && (s->len & 63) != 0) {
         sha256_byte(s, *p++);
         len--;
     }
-    for (; len >= 64; len -= 64, p += 64, s->len += 64) {
-        for (unsigned i = 0; i < 8; i++) {
-            const uint64_t x = load64(p + 8 * i);
-            s->block[2 * i] = big_endian((uint32_t)x);
-            s->block[2 * i + 1] = big_endian((uint32_t)(x >> 32));
-        }
-        sha256_compress(s->h, s->block);
-    }
-    for (; len != 0; len--)
+    sha256_blocks(s->h, p, len / 64);
+    s->len += len / 64 * 64;
+    for (p += len / 64 * 64, len %= 64; len != 0; len--)
         sha256_byte(s, *p++);
 }
 ON_BOTH void sha256_end(sha256 *s, uint8_t *out) {

@@ -4,8 +4,8 @@
 #ifndef UVCCI_GPU_KINDS_H
 #define UVCCI_GPU_KINDS_H
 
-#include "kinds_bool.h"
-#include "kinds_function.h"
+#include "gpu/kinds_bool.h"
+#include "gpu/kinds_function.h"
 
 /* Units of a block: elements, bytes of bits, or words of planes. */
 ON_BOTH uint32_t units_of(const vec_task *t, const uvcc_block *b) {
@@ -25,7 +25,7 @@ ON_BOTH uint32_t units_of(const vec_task *t, const uvcc_block *b) {
 }
 
 /* Whether a kind draws pads or walks trees: others need no tables of AES. */
-ON_BOTH bool needs_aes(unsigned kind) {
+ON_BOTH_CONST bool needs_aes(unsigned kind) {
     switch (kind) {
     case UVCC_TASK_OPEN_FINISH:
     case UVCC_TASK_UNPACK:
@@ -96,7 +96,7 @@ ON_BOTH void pack_byte(const packing *p, uint32_t count, uint32_t first, const u
             p->to[k][at] = byte;
 }
 /* Whether a kind packs at all. */
-ON_BOTH bool packs(unsigned kind) {
+ON_BOTH_CONST bool packs(unsigned kind) {
     switch (kind) {
     case UVCC_TASK_DEAL:
     case UVCC_TASK_LESS_MASK:

@@ -5,7 +5,7 @@
 #ifndef UVCCI_GPU_KINDS_BOOL_H
 #define UVCCI_GPU_KINDS_BOOL_H
 
-#include "kinds_edge.h"
+#include "gpu/kinds_edge.h"
 
 enum { BOOL_PIECE = 4096, BOOL_PADS = 3 /* lane */ };
 

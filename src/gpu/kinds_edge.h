@@ -4,7 +4,7 @@
 #ifndef UVCCI_GPU_KINDS_EDGE_H
 #define UVCCI_GPU_KINDS_EDGE_H
 
-#include "tree.h"
+#include "gpu/tree.h"
 
 #define BIAS ((uint64_t)1 << 62)
 

@@ -3,7 +3,7 @@
 #ifndef UVCCI_GPU_KINDS_FUNCTION_H
 #define UVCCI_GPU_KINDS_FUNCTION_H
 
-#include "kinds_edge.h"
+#include "gpu/kinds_edge.h"
 
 ON_BOTH void do_fn_open_mask(const vec *c, packed *p) {
     if (!is_other(c))

@@ -3,7 +3,7 @@
 #ifndef UVCCI_GPU_MAP_H
 #define UVCCI_GPU_MAP_H
 
-#include "arith.h"
+#include "gpu/arith.h"
 
 typedef struct map_task {
     uint8_t op, shift, party;

@@ -3,7 +3,7 @@
 #ifndef UVCCI_GPU_PRODUCT_H
 #define UVCCI_GPU_PRODUCT_H
 
-#include "arith.h"
+#include "gpu/arith.h"
 
 /* GEMM's operands with the layouts filled in: strides in words of an element (i, l) of op(x), (l,
  * j) of op(y), (i, j) of z. */

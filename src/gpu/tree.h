@@ -4,7 +4,7 @@
 #ifndef UVCCI_GPU_TREE_H
 #define UVCCI_GPU_TREE_H
 
-#include "vec.h"
+#include "gpu/vec.h"
 
 /* Levels of a DPF whose blocks of 128 values come below. */
 ON_BOTH unsigned dpf_depth(unsigned n) {

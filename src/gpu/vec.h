@@ -4,7 +4,7 @@
 #ifndef UVCCI_GPU_VEC_H
 #define UVCCI_GPU_VEC_H
 
-#include "arith.h"
+#include "gpu/arith.h"
 
 /* A block and, of gates, where its key streams have what. */
 typedef struct vec_block {

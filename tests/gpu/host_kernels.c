@@ -41,7 +41,8 @@ static void run_vec(const uvcc_task *t) {
     vec_task task;
     if (blocks == NULL)
         abort();
-    uvcci_gpu_describe_vec(t, &task, blocks);
+    uvcci_gpu_describe_vec(t, &task);
+    uvcci_gpu_describe_blocks(t, blocks);
     if (t->keys != NULL)
         expand_keys(t->keys, keys);
     for (uint32_t b = 0; b < task.count; b++) {
