@@ -86,7 +86,7 @@ static void *memory_take(void *user, size_t bytes, uvcc_mem_class cls) {
     if (cls == UVCC_MEM_SECRET)
         return x->cfg.alloc.alloc(x->cfg.alloc.user, bytes, cls);
     (void)cudaSetDevice((int)x->cfg.device);
-    return uvcci_pool_take(cls == UVCC_MEM_TENSOR ? &x->home.device : &x->home.pinned, bytes);
+    return uvcci_gpu_pool_take(cls == UVCC_MEM_TENSOR ? &x->home.device : &x->home.pinned, bytes);
 }
 
 /* As the host's allocator does: TENSOR and WIRE memory is wiped. */
@@ -105,7 +105,7 @@ static void memory_give(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
     } else if (cls == UVCC_MEM_WIRE) {
         memset(p, 0, bytes);
     }
-    uvcci_pool_give(cls == UVCC_MEM_TENSOR ? &x->home.device : &x->home.pinned, p, bytes);
+    uvcci_gpu_pool_give(cls == UVCC_MEM_TENSOR ? &x->home.device : &x->home.pinned, p, bytes);
 }
 
 uvcc_allocator uvcc_gpu_allocator(uvcc_gpu *x) {
@@ -268,8 +268,8 @@ static void close_all(uvcc_gpu *x) {
             uvcci_lane_close(&x->lane[i], give_back);
     if (x->wiper != NULL && give_back)
         (void)cudaStreamDestroy(x->wiper);
-    uvcci_pool_close(&x->home.device, give_back);
-    uvcci_pool_close(&x->home.pinned, give_back);
+    uvcci_gpu_pool_close(&x->home.device, give_back);
+    uvcci_gpu_pool_close(&x->home.pinned, give_back);
     record_give(x, x->todo, x->cfg.queue_jobs * sizeof *x->todo);
     record_give(x, x->done, x->cfg.queue_jobs * sizeof *x->done);
     (void)pthread_mutex_destroy(&x->lock);
@@ -310,8 +310,8 @@ int uvcc_gpu_new(uvcc_gpu **out, const uvcc_gpu_config *from) {
     (void)pthread_mutex_init(&x->lock, NULL);
     (void)pthread_cond_init(&x->work, NULL);
     (void)pthread_cond_init(&x->news, NULL);
-    uvcci_pool_init(&x->home.device, &cfg.alloc, false, cfg.device_bytes);
-    uvcci_pool_init(&x->home.pinned, &cfg.alloc, true, cfg.pinned_bytes);
+    uvcci_gpu_pool_init(&x->home.device, &cfg.alloc, false, cfg.device_bytes);
+    uvcci_gpu_pool_init(&x->home.pinned, &cfg.alloc, true, cfg.pinned_bytes);
     x->todo = record_take(x, cfg.queue_jobs * sizeof *x->todo);
     x->done = record_take(x, cfg.queue_jobs * sizeof *x->done);
     e = x->todo == NULL || x->done == NULL ? UVCC_ERR_NOMEM : open_device(x);

@@ -113,8 +113,8 @@ static size_t take(uvcci_lane *l, size_t bytes) {
 /* --- Memory outside --------------------------------------------------------------------------- */
 
 static bool reachable(const uvcci_lane *l, const void *p, size_t bytes) {
-    return uvcci_pool_has(&l->home->pinned, p, bytes) ||
-           uvcci_pool_has(&l->home->device, p, bytes);
+    return uvcci_gpu_pool_has(&l->home->pinned, p, bytes) ||
+           uvcci_gpu_pool_has(&l->home->device, p, bytes);
 }
 
 static int outside_room(uvcci_lane *l) {

@@ -21,7 +21,7 @@ typedef struct uvcci_lane_outside {
 /* What lanes of an executor share. */
 typedef struct uvcci_lane_home {
     uvcc_allocator records;
-    uvcci_pool device, pinned;
+    uvcci_gpu_pool device, pinned;
     unsigned sms;
     bool trust_pointers;
 } uvcci_lane_home;

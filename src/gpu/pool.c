@@ -9,24 +9,24 @@
 
 enum { CHUNK_BYTES = 64 << 20, LEAST_BYTES = 256, FIRST_ROOM = 64 };
 
-struct uvcci_pool_free {
-    struct uvcci_pool_free *next;
+struct uvcci_gpu_pool_free {
+    struct uvcci_gpu_pool_free *next;
     void *at;
 };
 
 /* Four steps to a doubling, as the arenas of sessions have them. */
 static unsigned class_of(size_t bytes, size_t *rounded) {
     size_t base = LEAST_BYTES;
-    for (unsigned c = 0; c < UVCCI_POOL_CLASSES; c += 4, base *= 2)
+    for (unsigned c = 0; c < UVCCI_GPU_POOL_CLASSES; c += 4, base *= 2)
         for (unsigned q = 0; q < 4; q++)
             if (bytes <= base + q * (base / 4)) {
                 *rounded = (base + q * (base / 4) + LEAST_BYTES - 1) / LEAST_BYTES * LEAST_BYTES;
                 return c + q;
             }
-    return UVCCI_POOL_CLASSES;
+    return UVCCI_GPU_POOL_CLASSES;
 }
 
-void uvcci_pool_init(uvcci_pool *p, const uvcc_allocator *records, bool pinned, uint64_t limit) {
+void uvcci_gpu_pool_init(uvcci_gpu_pool *p, const uvcc_allocator *records, bool pinned, uint64_t limit) {
     memset(p, 0, sizeof *p);
     (void)pthread_mutex_init(&p->lock, NULL);
     p->records = *records;
@@ -34,15 +34,15 @@ void uvcci_pool_init(uvcci_pool *p, const uvcc_allocator *records, bool pinned, 
     p->limit = limit;
 }
 
-static void *record_take(uvcci_pool *p, size_t bytes) {
+static void *record_take(uvcci_gpu_pool *p, size_t bytes) {
     return p->records.alloc(p->records.user, bytes, UVCC_MEM_STATE);
 }
 
-static void record_give(uvcci_pool *p, void *at, size_t bytes) {
+static void record_give(uvcci_gpu_pool *p, void *at, size_t bytes) {
     p->records.free(p->records.user, at, bytes, UVCC_MEM_STATE);
 }
 
-static void *from_cuda(const uvcci_pool *p, size_t bytes) {
+static void *from_cuda(const uvcci_gpu_pool *p, size_t bytes) {
     void *at = NULL;
     const cudaError_t e =
         p->pinned ? cudaHostAlloc(&at, bytes, cudaHostAllocPortable | cudaHostAllocMapped)
@@ -52,17 +52,17 @@ static void *from_cuda(const uvcci_pool *p, size_t bytes) {
     return e == cudaSuccess ? at : NULL;
 }
 
-static void to_cuda(const uvcci_pool *p, void *at) {
+static void to_cuda(const uvcci_gpu_pool *p, void *at) {
     if (p->pinned)
         (void)cudaFreeHost(at);
     else
         (void)cudaFree(at);
 }
 
-void uvcci_pool_close(uvcci_pool *p, bool give_back) {
-    for (unsigned c = 0; c < UVCCI_POOL_CLASSES; c++)
+void uvcci_gpu_pool_close(uvcci_gpu_pool *p, bool give_back) {
+    for (unsigned c = 0; c < UVCCI_GPU_POOL_CLASSES; c++)
         while (p->kept[c] != NULL) {
-            struct uvcci_pool_free *f = p->kept[c];
+            struct uvcci_gpu_pool_free *f = p->kept[c];
             p->kept[c] = f->next;
             record_give(p, f, sizeof *f);
         }
@@ -73,11 +73,11 @@ void uvcci_pool_close(uvcci_pool *p, bool give_back) {
     (void)pthread_mutex_destroy(&p->lock);
 }
 
-static bool room_for_chunk(uvcci_pool *p) {
+static bool room_for_chunk(uvcci_gpu_pool *p) {
     if (p->chunk_count < p->chunk_room)
         return true;
     const uint32_t room = p->chunk_room == 0 ? FIRST_ROOM : 2 * p->chunk_room;
-    uvcci_pool_chunk *more = record_take(p, room * sizeof *more);
+    uvcci_gpu_pool_chunk *more = record_take(p, room * sizeof *more);
     if (more == NULL)
         return false;
     if (p->chunks != NULL) {
@@ -90,7 +90,7 @@ static bool room_for_chunk(uvcci_pool *p) {
 }
 
 /* A chunk in its place among the others; its number, or chunk_count. */
-static uint32_t add_chunk(uvcci_pool *p, size_t bytes) {
+static uint32_t add_chunk(uvcci_gpu_pool *p, size_t bytes) {
     if ((p->limit != 0 && bytes > p->limit - p->held) || !room_for_chunk(p))
         return p->chunk_count;
     uint8_t *at = from_cuda(p, bytes);
@@ -101,15 +101,15 @@ static uint32_t add_chunk(uvcci_pool *p, size_t bytes) {
         p->chunks[i] = p->chunks[i - 1];
     if (i <= p->filling && p->chunk_count > 1)
         p->filling++;
-    p->chunks[i] = (uvcci_pool_chunk){at, bytes, 0};
+    p->chunks[i] = (uvcci_gpu_pool_chunk){at, bytes, 0};
     p->held += bytes;
     return i;
 }
 
 /* Small blocks fill chunks, large ones have one each. */
-static void *cut(uvcci_pool *p, size_t size) {
+static void *cut(uvcci_gpu_pool *p, size_t size) {
     const bool large = size > CHUNK_BYTES / 8;
-    uvcci_pool_chunk *c = p->chunk_count != 0 ? &p->chunks[p->filling] : NULL;
+    uvcci_gpu_pool_chunk *c = p->chunk_count != 0 ? &p->chunks[p->filling] : NULL;
     if (large || c == NULL || c->bytes - c->used < size) {
         const uint32_t before = p->chunk_count;
         uint32_t i = add_chunk(p, large ? size : CHUNK_BYTES);
@@ -127,14 +127,14 @@ static void *cut(uvcci_pool *p, size_t size) {
     return at;
 }
 
-void *uvcci_pool_take(uvcci_pool *p, size_t bytes) {
+void *uvcci_gpu_pool_take(uvcci_gpu_pool *p, size_t bytes) {
     size_t size = 0;
     const unsigned c = class_of(bytes, &size);
     void *at = NULL;
-    if (c == UVCCI_POOL_CLASSES)
+    if (c == UVCCI_GPU_POOL_CLASSES)
         return NULL;
     (void)pthread_mutex_lock(&p->lock);
-    struct uvcci_pool_free *f = p->kept[c];
+    struct uvcci_gpu_pool_free *f = p->kept[c];
     if (f != NULL) {
         p->kept[c] = f->next;
         at = f->at;
@@ -146,20 +146,20 @@ void *uvcci_pool_take(uvcci_pool *p, size_t bytes) {
     return at;
 }
 
-void uvcci_pool_give(uvcci_pool *p, void *at, size_t bytes) {
+void uvcci_gpu_pool_give(uvcci_gpu_pool *p, void *at, size_t bytes) {
     size_t size = 0;
     const unsigned c = class_of(bytes, &size);
-    assert(c < UVCCI_POOL_CLASSES);
+    assert(c < UVCCI_GPU_POOL_CLASSES);
     (void)pthread_mutex_lock(&p->lock);
-    struct uvcci_pool_free *f = record_take(p, sizeof *f);
+    struct uvcci_gpu_pool_free *f = record_take(p, sizeof *f);
     if (f != NULL) { /* no record, no reuse */
-        *f = (struct uvcci_pool_free){p->kept[c], at};
+        *f = (struct uvcci_gpu_pool_free){p->kept[c], at};
         p->kept[c] = f;
     }
     (void)pthread_mutex_unlock(&p->lock);
 }
 
-bool uvcci_pool_has(uvcci_pool *p, const void *at, size_t bytes) {
+bool uvcci_gpu_pool_has(uvcci_gpu_pool *p, const void *at, size_t bytes) {
     const uint8_t *from = at;
     (void)pthread_mutex_lock(&p->lock);
     uint32_t lo = 0, hi = p->chunk_count; /* the last chunk at `from` or before */
@@ -170,7 +170,7 @@ bool uvcci_pool_has(uvcci_pool *p, const void *at, size_t bytes) {
         else
             hi = mid;
     }
-    const uvcci_pool_chunk *c = hi != 0 ? &p->chunks[lo] : NULL;
+    const uvcci_gpu_pool_chunk *c = hi != 0 ? &p->chunks[lo] : NULL;
     const bool has = c != NULL && from >= c->at && (size_t)(from - c->at) <= c->bytes &&
                      bytes <= c->bytes - (size_t)(from - c->at);
     (void)pthread_mutex_unlock(&p->lock);
