@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* card.h - a party's executor on a CUDA device, behind the type that hosts know. Without libuvcc-gpu
- * there is none, and the error says so. */
+/* card.h - a party's executor on a CUDA device, behind the type that hosts know. Without
+ * libuvcc-gpu there is none, and the error says so. */
 #ifndef UVCC_TOOLS_CARD_H
 #define UVCC_TOOLS_CARD_H
 

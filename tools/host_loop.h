@@ -17,8 +17,8 @@
 #include <pthread.h>
 #include <uvcc/uvcc.h>
 
-#include "card.h"
 #include "bundles.h"
+#include "card.h"
 #include "memory.h"
 #include "parties.h"
 #include "report.h"

@@ -37,13 +37,13 @@ _Static_assert(RUN_PARTIES_THREADS == 0 && RUN_PARTIES_TURNS == 1, "order of run
      run_products,                                                                                 \
      "matrix products: native, or on triples made ahead: the same weights (native)"},              \
         {"compute",                                                                                \
-         "inline|deferred|threads|gpu",                                                                \
+         "inline|deferred|threads|gpu",                                                            \
          FLAG_CHOICE,                                                                              \
          AT(run.compute),                                                                          \
          0,                                                                                        \
          0,                                                                                        \
          run_computes,                                                                             \
-         "when jobs run: at once, late and shuffled, on threads, or on a CUDA device (inline)"},                     \
+         "when jobs run: at once, late and shuffled, on threads, or on a CUDA device (inline)"},   \
         {"compute-seed",                                                                           \
          "N",                                                                                      \
          FLAG_SEED,                                                                                \

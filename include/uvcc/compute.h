@@ -79,12 +79,12 @@ typedef struct uvcc_cpu_cost {
     uint64_t rank;        /**< the job's, which the hook may replace */
 } uvcc_cpu_cost;
 
-/** Another executor. It wakes the host and times jobs itself: `wake` and `job` of the config are not
- * called. All needed; called from the owner's thread. */
+/** Another executor. It wakes the host and times jobs itself: `wake` and `job` of the config are
+ * not called. All needed; called from the owner's thread. */
 typedef struct uvcc_cpu_elsewhere {
-    int (*submit)(void *user, const uvcc_job *job);       /**< as uvcc_cpu_submit() */
-    int (*poll)(void *user, uvcc_completion *out);        /**< as uvcc_cpu_poll() */
-    void (*wait)(void *user);                             /**< as uvcc_cpu_wait() of THREADS */
+    int (*submit)(void *user, const uvcc_job *job); /**< as uvcc_cpu_submit() */
+    int (*poll)(void *user, uvcc_completion *out);  /**< as uvcc_cpu_poll() */
+    void (*wait)(void *user);                       /**< as uvcc_cpu_wait() of THREADS */
     void *user;
 } uvcc_cpu_elsewhere;
 
@@ -129,8 +129,8 @@ UVCC_API uint32_t uvcc_cpu_pending(const uvcc_cpu *x);
  * nothing is pending. */
 UVCC_API uint64_t uvcc_cpu_due(const uvcc_cpu *x);
 /** THREADS: blocks until a completion is ready or nothing is pending (for hosts without a loop of
- * their own); ELSEWHERE: so does the other executor. TIMED: no more jobs come at the present time, so the next one starts if the resource
- * is free. Other modes: returns at once. */
+ * their own); ELSEWHERE: so does the other executor. TIMED: no more jobs come at the present time,
+ * so the next one starts if the resource is free. Other modes: returns at once. */
 UVCC_API void uvcc_cpu_wait(uvcc_cpu *x);
 
 #ifdef __cplusplus

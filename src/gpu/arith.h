@@ -16,12 +16,12 @@
 #include <uvcc/task.h>
 
 #ifdef __CUDACC__
-#define ON_BOTH     static __host__ __device__ __forceinline__
-#define ON_BOTH_FAR static __host__ __device__ __noinline__
+#define ON_BOTH       static __host__ __device__ __forceinline__
+#define ON_BOTH_FAR   static __host__ __device__ __noinline__
 #define ON_BOTH_CONST constexpr ON_BOTH /* also when it is compiled */
 #else
-#define ON_BOTH     static inline __attribute__((unused))
-#define ON_BOTH_FAR ON_BOTH
+#define ON_BOTH       static inline __attribute__((unused))
+#define ON_BOTH_FAR   ON_BOTH
 #define ON_BOTH_CONST ON_BOTH
 #endif
 
@@ -249,7 +249,7 @@ ON_BOTH aes_block prg_block(const uint32_t *key, prg_at at, uint64_t pair) {
     x.w[3] = (uint32_t)(counter >> 16);
     return aes(key, x);
 }
-ON_BOTH_FAR uint64_t prg_word(const uint32_t *key, prg_at at, uint64_t j) {
+ON_BOTH uint64_t prg_word(const uint32_t *key, prg_at at, uint64_t j) {
     const aes_block y = prg_block(key, at, j / 2);
     return (j & 1) != 0 ? y.w[2] | (uint64_t)y.w[3] << 32 : y.w[0] | (uint64_t)y.w[1] << 32;
 }

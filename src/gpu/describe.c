@@ -58,6 +58,7 @@ static bool table_is_sane(const uvcc_fn_args *fn) {
            (fn->shift == 0 || fn->words != NULL);
 }
 
+/* The limits that section 6 of compute.md gives, kind by kind. */
 static bool function_is_sane(unsigned kind, const uvcc_fn_args *fn) {
     switch (kind) {
     case UVCC_TASK_FN_OPEN_MASK:
@@ -115,6 +116,7 @@ static bool gate_is_sane(const uvcc_task *t) {
     return truncates && within(t->u.vec.shift, 62);
 }
 
+/* Those of sections 5, 7 and 8. */
 static bool edge_is_sane(const uvcc_task *t) {
     const unsigned n = t->u.vec.bits, shift = t->u.vec.shift, gate = t->u.vec.gate;
     switch (t->kind) {

@@ -2,9 +2,10 @@
 /* executor.c - see <uvcc/gpu.h>.
  *
  * The owner's calls and the executor's thread share `todo`, `done` and the counters, under `lock`;
- * lanes are the thread's alone. Invariants: pending <= queue_jobs, which is the room of both arrays,
- * so no push can fail; every job that was taken makes exactly one completion, also when the device
- * is lost: then `lost` is set, what runs and what waits fails, and nothing is launched any more. */
+ * lanes are the thread's alone. Invariants: pending <= queue_jobs, which is the room of both
+ * arrays, so no push can fail; every job that was taken makes exactly one completion, also when the
+ * device is lost: then `lost` is set, what runs and what waits fails, and nothing is launched any
+ * more. */
 #include <uvcc/gpu.h>
 
 #include <assert.h>

@@ -91,6 +91,8 @@ ON_BOTH unsigned plane_of(unsigned group) { /* of g; p has the next */
 
 /* --- Round 0 ---------------------------------------------------------------------------------- */
 
+/* HEAD sends the ANDs of its bits, masked; the others take the masks for them and share what comes
+ * of that. */
 ON_BOTH void do_bool_share(const vec *c) {
     const unsigned words = bool_words(c), word = c->i % words, group = c->i / words;
     const unsigned k = group_bits(c, group), first = group_subsets(c, group);
@@ -108,8 +110,8 @@ ON_BOTH void do_bool_share(const vec *c) {
         }
         return;
     }
-    const unsigned head = is_tail(c) ? UVCC_PAIR_PREV : HO_OF_OTHER;
-    const unsigned other = is_tail(c) ? UVCC_PAIR_NEXT : TO_OF_OTHER;
+    const unsigned head = with_head(c);
+    const unsigned other = with_third(c);
     const unsigned half = is_tail(c) ? planes : 0;
     uint64_t x[2];
     u[0] = 0;
@@ -136,7 +138,7 @@ ON_BOTH void do_bool_join(const vec *c) {
         }
         return;
     }
-    const unsigned other = is_tail(c) ? UVCC_PAIR_NEXT : TO_OF_OTHER;
+    const unsigned other = with_third(c);
     uint64_t plane[4], u[16], x[2];
     gather(c, group, word, plane);
     u[0] = ~(uint64_t)0;
@@ -207,6 +209,7 @@ ON_BOTH uint64_t bool_part(const vec *c) {
     return top ^ (is_head(c) ? 1 ^ lo ^ hi : is_tail(c) ? hi : lo);
 }
 
+/* v is secret, so it multiplies. The message has the product's words first, if there are any. */
 ON_BOTH void do_bool_select_mask(const vec *c) {
     const bool multiply = (c->t->gate & UVCC_BOOL_PRODUCT) != 0;
     const uint64_t v = bool_part(c), x = bool_value(c, c->i);
@@ -221,8 +224,8 @@ ON_BOTH void do_bool_select_mask(const vec *c) {
                            element_pad(c, UVCC_PAIR_NEXT, 0));
         return;
     }
-    const unsigned head = is_tail(c) ? UVCC_PAIR_PREV : HO_OF_OTHER;
-    const unsigned other = is_tail(c) ? UVCC_PAIR_NEXT : TO_OF_OTHER;
+    const unsigned head = with_head(c);
+    const unsigned other = with_third(c);
     const unsigned last = is_tail(c) ? 1 : 0;
     const uint64_t one = element_pad(c, head, 1);
     if (multiply) {
@@ -245,7 +248,7 @@ ON_BOTH void do_bool_select_finish(const vec *c) {
         return;
     }
     const bool multiply = c->t->gate == UVCC_BOOL_PRODUCT;
-    const unsigned other = is_tail(c) ? UVCC_PAIR_NEXT : TO_OF_OTHER, first = multiply ? 0 : 2;
+    const unsigned other = with_third(c), first = multiply ? 0 : 2;
     const uint64_t v = bool_part(c), x = bool_value(c, c->i);
     const uint64_t e = multiply ? wire_in(c, 0) + wire_in(c, 1) * x : wire_in(c, 0);
     out(c, is_tail(c) ? 1 : 0,

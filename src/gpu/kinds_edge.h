@@ -195,6 +195,7 @@ ON_BOTH void deal_trunc_words(const vec *c, const mask_known *k, packed *p) {
     }
 }
 
+/* A gate's streams, section by section; gate and form are public. */
 ON_BOTH void do_deal(const vec *c, packed *p) {
     if (!is_other(c))
         return;
@@ -280,7 +281,7 @@ ON_BOTH void do_lift_finish(const vec *c) {
 /* --- Stochastic truncations ------------------------------------------------------------------- */
 
 ON_BOTH uint64_t sr_r(const vec *c) { /* TAIL and OTHER */
-    return prg(c, is_tail(c) ? UVCC_PAIR_NEXT : TO_OF_OTHER, UVCC_TAG_trunc, 0);
+    return prg(c, with_third(c), UVCC_TAG_trunc, 0);
 }
 ON_BOTH uint64_t sr_k(const vec *c) {
     return prg_bit(c, UVCC_PAIR_OWN, UVCC_TAG_own, 2);
@@ -289,7 +290,7 @@ ON_BOTH uint64_t sr_edge(const vec *c, unsigned lane) { /* HT: HEAD and TAIL */
     return prg(c, with_edge(c), UVCC_TAG_trunc, lane);
 }
 ON_BOTH uint64_t sr_head(const vec *c, unsigned lane) { /* HO: HEAD and OTHER */
-    return prg(c, is_head(c) ? UVCC_PAIR_PREV : HO_OF_OTHER, UVCC_TAG_trunc, lane);
+    return prg(c, is_head(c) ? with_other(c) : with_head(c), UVCC_TAG_trunc, lane);
 }
 ON_BOTH uint64_t sr_b(const vec *c) {
     return prg(c, with_edge(c), UVCC_TAG_lift, 0);

@@ -267,6 +267,8 @@ ON_BOTH size_t scale_word_at(const vec *c, unsigned k, unsigned j) {
     return 8 * (((size_t)k * c->b->count + c->i) * 3 + j);
 }
 
+/* From scale to scale and cell to cell: which cells count and where they are is of xh, which is
+ * public here. A cell's place may be below 0; then its quotient by 4 is rounded down. */
 ON_BOTH void do_fn_multiscale(const vec *c) {
     if (is_other(c))
         return;
@@ -359,6 +361,7 @@ ON_BOTH uint64_t spline_q(const uint64_t *coeff, unsigned degree, unsigned j, ui
     return (j & 1) != 0 ? 0 - sum : sum;
 }
 
+/* The first piece, then at each knot the difference of the pieces on both sides. */
 ON_BOTH void do_fn_spline(const vec *c) {
     if (is_other(c))
         return;

@@ -140,8 +140,8 @@ static int note(uvcci_lane *l, const void *p, size_t bytes, bool written) {
         return 0;
     const int e = outside_room(l);
     if (e == 0)
-        l->outside[l->outside_count++] = (uvcci_lane_outside){
-            .at = (uint8_t *)(uintptr_t)p, .bytes = bytes, .written = written};
+        l->outside[l->outside_count++] =
+            (uvcci_lane_outside){.at = (uint8_t *)(uintptr_t)p, .bytes = bytes, .written = written};
     return e;
 }
 
@@ -209,8 +209,7 @@ static int note_task(uvcci_lane *l, const uvcc_task *t) {
 /* --- Operands that must be inside ------------------------------------------------------------- */
 
 static int must_reach(uvcci_lane *l, const uvcc_task *t, const void *p, const char *what) {
-    if (p == NULL || l->home->trust_pointers || reachable(l, inside(l, p), 1) ||
-        inside(l, p) != p)
+    if (p == NULL || l->home->trust_pointers || reachable(l, inside(l, p), 1) || inside(l, p) != p)
         return 0;
     return fail(l, "%s: %s is not memory of the executor's allocator", kind_name(t->kind), what);
 }
@@ -249,6 +248,7 @@ static int must_reach_shares(uvcci_lane *l, const uvcc_task *t, const uvcc_share
     return e == 0 ? must_reach(l, t, x->hi, name) : e;
 }
 
+/* Hash and copy items were looked up by note_task(), so what is left is of blocks and tensors. */
 static int check_pointers(uvcci_lane *l, const uvcc_task *t) {
     int e = 0;
     if (l->home->trust_pointers)
@@ -266,8 +266,15 @@ static int check_pointers(uvcci_lane *l, const uvcc_task *t) {
                 : bits ? &t->u.bits.x
                        : &none,
                 "x"},
-               {map ? &t->u.map.y : gemm ? &t->u.gemm.y : &none, "y"},
-               {map ? &t->u.map.out : gemm ? &z : bits ? &t->u.bits.out : &none, "out"}};
+               {map    ? &t->u.map.y
+                : gemm ? &t->u.gemm.y
+                       : &none,
+                "y"},
+               {map    ? &t->u.map.out
+                : gemm ? &z
+                : bits ? &t->u.bits.out
+                       : &none,
+                "out"}};
     for (size_t i = 0; i < sizeof all / sizeof all[0] && e == 0; i++)
         e = must_reach_shares(l, t, all[i].x, all[i].name);
     return e;
@@ -296,8 +303,7 @@ static placing place(uvcci_lane *l, const uvcc_task *t) {
     } else if (t->kind == UVCC_TASK_COPY || t->kind == UVCC_TASK_WIPE) {
         p.items = take(l, t->u.copy.count * sizeof(uvcc_copy_item));
         for (uint32_t i = 0; i < t->u.copy.count; i++)
-            p.len_max =
-                t->u.copy.items[i].len > p.len_max ? t->u.copy.items[i].len : p.len_max;
+            p.len_max = t->u.copy.items[i].len > p.len_max ? t->u.copy.items[i].len : p.len_max;
     }
     return p;
 }
@@ -422,6 +428,8 @@ static void write_all(uvcci_lane *l, const uvcc_job *job) {
     }
 }
 
+/* Copies of memory outside are made before descriptors name them. On an error what was launched is
+ * waited for: the caller gives the job back, and its memory. */
 int uvcci_lane_start(uvcci_lane *l, const uvcc_job *job) {
     size_t descriptors = 0;
     assert(!l->busy);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool.c - see pool.h. Chunks are sorted by address, so that a pointer's is found by halving. Blocks
- * never go back to CUDA before the end: sessions take the same sizes step after step. */
+/* pool.c - see pool.h. Chunks are sorted by address, so that a pointer's is found by halving.
+ * Blocks never go back to CUDA before the end: sessions take the same sizes step after step. */
 #include "gpu/pool.h"
 
 #include <assert.h>
@@ -26,7 +26,8 @@ static unsigned class_of(size_t bytes, size_t *rounded) {
     return UVCCI_GPU_POOL_CLASSES;
 }
 
-void uvcci_gpu_pool_init(uvcci_gpu_pool *p, const uvcc_allocator *records, bool pinned, uint64_t limit) {
+void uvcci_gpu_pool_init(uvcci_gpu_pool *p, const uvcc_allocator *records, bool pinned,
+                         uint64_t limit) {
     memset(p, 0, sizeof *p);
     (void)pthread_mutex_init(&p->lock, NULL);
     p->records = *records;

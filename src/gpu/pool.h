@@ -27,7 +27,8 @@ typedef struct uvcci_gpu_pool {
 } uvcci_gpu_pool;
 
 /* limit: bytes, 0: none. */
-void uvcci_gpu_pool_init(uvcci_gpu_pool *p, const uvcc_allocator *records, bool pinned, uint64_t limit);
+void uvcci_gpu_pool_init(uvcci_gpu_pool *p, const uvcc_allocator *records, bool pinned,
+                         uint64_t limit);
 /* give_back false: the device is lost, and its memory with it. */
 void uvcci_gpu_pool_close(uvcci_gpu_pool *p, bool give_back);
 /* Aligned to 256 bytes; NULL at the limit or when CUDA has no more. */

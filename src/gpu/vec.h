@@ -62,6 +62,14 @@ ON_BOTH unsigned with_edge(const vec *c) {
     return is_head(c) ? UVCC_PAIR_NEXT : UVCC_PAIR_PREV;
 }
 
+/* TAIL's and OTHER's pair with HEAD, and with each other. */
+ON_BOTH unsigned with_head(const vec *c) {
+    return is_tail(c) ? UVCC_PAIR_PREV : UVCC_PAIR_NEXT;
+}
+ON_BOTH unsigned with_third(const vec *c) {
+    return is_tail(c) ? UVCC_PAIR_NEXT : UVCC_PAIR_PREV;
+}
+
 /* --- Operands --------------------------------------------------------------------------------- */
 
 ON_BOTH uint64_t in(const vec *c, unsigned k) {

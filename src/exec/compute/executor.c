@@ -4,8 +4,9 @@
  * The object belongs to one thread; only the two queues are shared with the workers. INLINE and
  * THREADS hand completions out through `done`, THREADS hands jobs in through `todo`, DEFERRED keeps
  * jobs in `kept` and runs one when it is polled, TIMED keeps them in `todo`, runs one and keeps its
- * completion in `running` until its time is over, ELSEWHERE keeps none. Invariants: pending <= queue_jobs, which is also
- * every capacity, so no push can fail; every submitted job makes exactly one completion. */
+ * completion in `running` until its time is over, ELSEWHERE keeps none. Invariants: pending <=
+ * queue_jobs, which is also every capacity, so no push can fail; every submitted job makes exactly
+ * one completion. */
 #include <uvcc/compute.h>
 
 #include <assert.h>
@@ -298,7 +299,8 @@ static int timed_poll(uvcc_cpu *x, uvcc_completion *out) {
     return over;
 }
 
-/* --- ELSEWHERE: another executor has the jobs -------------------------------------------------- */
+/* --- ELSEWHERE: another executor has the jobs --------------------------------------------------
+ */
 
 static int elsewhere_open(const uvcc_cpu *x) {
     const uvcc_cpu_elsewhere *e = &x->cfg.elsewhere;
