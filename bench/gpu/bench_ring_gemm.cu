@@ -2,12 +2,11 @@
 /* bench_ring_gemm.cu - products of matrices mod 2^64 on the card: first every shape, layout and
  * kind of operand beside one multiplication a term, then times. One JSON line for each; ends with
  * status 1 if a product was wrong. `bench_ring_gemm check` leaves the times out. */
-#include "ring_gemm.h"
+#include "gpu/ring_gemm.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <vector>
 
 #define CHECK(call)                                                                                \
     do {                                                                                           \

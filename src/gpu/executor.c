@@ -17,6 +17,7 @@
 
 #include "gpu/lane.h"
 #include "gpu/launch.h"
+#include "gpu/ring_gemm.h"
 
 enum {
     DEFAULT_STREAMS = 4,
@@ -281,13 +282,16 @@ static void close_all(uvcc_gpu *x) {
 }
 
 static int open_device(uvcc_gpu *x) {
-    int sms = 0;
+    const int device = (int)x->cfg.device;
+    int sms = 0, major = 0, minor = 0;
     if (cudaSetDevice((int)x->cfg.device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, (int)x->cfg.device) !=
-            cudaSuccess ||
+        cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess ||
         uvcci_gpu_prepare_vec() != cudaSuccess || uvcci_gpu_prepare_forms() != cudaSuccess ||
         cudaStreamCreateWithFlags(&x->wiper, cudaStreamNonBlocking) != cudaSuccess)
         return UVCC_ERR_JOB;
+    x->home.hopper = uvcci_ring_gemm_built() && major == 9 && minor == 0;
     x->home.sms = sms < SMS_LEAST ? SMS_LEAST : (unsigned)sms;
     int e = 0;
     for (uint32_t i = 0; i < x->cfg.streams && e == 0; i++)

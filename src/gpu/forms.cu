@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* forms.cu - the tasks that have no blocks: maps, matrix products, sums by bits, digests, bytes. */
 #include "gpu/launch.h"
+#include "gpu/ring_gemm.h"
 #include "gpu/tables.cuh"
 
 namespace {
@@ -235,7 +236,49 @@ cudaError_t uvcci_gpu_run_map(const map_task *t, unsigned sms, cudaStream_t s) {
     return cudaGetLastError();
 }
 
-cudaError_t uvcci_gpu_run_gemm(const product_task *t, unsigned sms, cudaStream_t s) {
+/* A task's blocks one after the other; `block` is the first. */
+static uvcci_ring_product ring_product(const product_task *block) {
+    uvcci_ring_product p = {};
+    p.m = block->m;
+    p.n = block->n;
+    p.k = block->k;
+    p.x = {block->x[0], block->x[1], block->x_row, block->x_col};
+    p.y = {block->y[0], block->y[1], block->y_row, block->y_col};
+    p.z = block->z;
+    p.z_row = block->z_row;
+    p.accumulate = block->accumulate;
+    return p;
+}
+
+size_t uvcci_gpu_gemm_scratch(const product_task *t) {
+    /* Where both take as long, on an H100; and more scratch makes nothing faster. */
+    const uint64_t least_terms = 1ull << 27;
+    const uint32_t least_side = 32;
+    const size_t most = (size_t)1 << 30;
+    if (2ull * t->m * t->n * t->k < least_terms || t->m < least_side || t->n < least_side)
+        return 0;
+    const uvcci_ring_product p = ring_product(t);
+    const size_t room = uvcci_ring_gemm_room(&p), least = uvcci_ring_gemm_least(&p);
+    return room < most ? room : least < most ? most : least;
+}
+
+static cudaError_t run_on_tensor_cores(const product_task *t, uint8_t *scratch, size_t bytes,
+                                       cudaStream_t s) {
+    cudaError_t e = cudaSuccess;
+    for (uint32_t i = 0; i < t->groups * t->heads && e == cudaSuccess; i++) {
+        const product_task block = product_block(t, i / t->heads, i % t->heads);
+        const uvcci_ring_product p = ring_product(&block);
+        e = uvcci_ring_gemm(&p, scratch, bytes, s);
+    }
+    return e;
+}
+
+cudaError_t uvcci_gpu_run_gemm(const product_task *t, uint8_t *scratch, size_t bytes, unsigned sms,
+                               cudaStream_t s) {
+    const uvcci_ring_product first = ring_product(t);
+    if (scratch != nullptr && uvcci_gpu_gemm_scratch(t) != 0 &&
+        uvcci_ring_gemm_least(&first) <= bytes)
+        return run_on_tensor_cores(t, scratch, bytes, s);
     gemm_launch g = {};
     g.t = *t;
     g.tiles_m = (t->m + TILE - 1) / TILE;

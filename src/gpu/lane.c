@@ -14,7 +14,7 @@
 #include "gpu/describe.h"
 #include "gpu/launch.h"
 
-enum { ALIGN = 64, FIRST_ROOM = 1 << 20, OUTSIDE_ROOM = 64 };
+enum { ALIGN = 64, FIRST_ROOM = 1 << 20, OUTSIDE_ROOM = 64, SCRATCH_LARGE = 64 << 20 };
 
 static int fail(uvcci_lane *l, const char *format, ...) {
     va_list args;
@@ -90,15 +90,23 @@ static int reserve(uvcci_lane *l, size_t bytes) {
     return e;
 }
 
-static int reserve_scratch(uvcci_lane *l, size_t bytes) {
+/* More than what is needed is welcome, but not at the price of the job. */
+static int reserve_scratch(uvcci_lane *l, size_t needed, size_t wanted) {
+    const size_t bytes = needed > wanted ? needed : wanted;
     if (bytes <= l->scratch_room)
         return 0;
     if (l->scratch != NULL)
         (void)cudaFree(l->scratch);
     l->scratch = NULL;
     l->scratch_room = 0;
-    const size_t room = bytes < FIRST_ROOM ? FIRST_ROOM : 2 * bytes;
-    const int e = cuda(l, cudaMalloc((void **)&l->scratch, room), "scratch");
+    size_t room = bytes < FIRST_ROOM ? FIRST_ROOM : bytes < SCRATCH_LARGE ? 2 * bytes : bytes;
+    cudaError_t rc = cudaMalloc((void **)&l->scratch, room);
+    if (rc == cudaErrorMemoryAllocation && needed < bytes) {
+        (void)cudaGetLastError();
+        room = needed < FIRST_ROOM ? FIRST_ROOM : needed;
+        rc = cudaMalloc((void **)&l->scratch, room);
+    }
+    const int e = cuda(l, rc, "scratch");
     if (e == 0)
         l->scratch_room = room;
     return e;
@@ -287,6 +295,7 @@ typedef struct placing {
     size_t blocks, entries, words, items;
     uint32_t units_max;
     uint64_t chunks;
+    size_t scratch, wish; /* scratch that it needs, and that makes it faster */
     size_t len_max;
 } placing;
 
@@ -300,6 +309,10 @@ static placing place(uvcci_lane *l, const uvcc_task *t) {
         p.items = take(l, t->u.hash.count * sizeof(digest_item));
         for (uint32_t i = 0; i < t->u.hash.count; i++)
             p.chunks += digest_chunks(&t->u.hash.items[i]);
+        p.scratch = DIGEST_BYTES * p.chunks;
+    } else if (t->kind == UVCC_TASK_GEMM && l->home->hopper) {
+        const product_task g = uvcci_gpu_describe_gemm(t);
+        p.wish = uvcci_gpu_gemm_scratch(&g);
     } else if (t->kind == UVCC_TASK_COPY || t->kind == UVCC_TASK_WIPE) {
         p.items = take(l, t->u.copy.count * sizeof(uvcc_copy_item));
         for (uint32_t i = 0; i < t->u.copy.count; i++)
@@ -364,7 +377,8 @@ static int launch(uvcci_lane *l, const uvcc_task *t, const placing *p) {
         e = uvcci_gpu_run_map(&m, sms, l->stream);
     } else if (t->kind == UVCC_TASK_GEMM) {
         const product_task g = uvcci_gpu_describe_gemm(t);
-        e = uvcci_gpu_run_gemm(&g, sms, l->stream);
+        e = uvcci_gpu_run_gemm(&g, p->wish != 0 ? l->scratch : NULL, l->scratch_room, sms,
+                               l->stream);
     } else if (t->kind == UVCC_TASK_BIT_SUMS) {
         const bits_task b = uvcci_gpu_describe_bits(t);
         e = uvcci_gpu_run_bits(&b, sms, l->stream);
@@ -382,7 +396,7 @@ static int launch(uvcci_lane *l, const uvcc_task *t, const placing *p) {
 
 /* Counts what the job takes, and refuses it if a task cannot run. */
 static int measure(uvcci_lane *l, const uvcc_job *job, size_t *descriptors) {
-    uint64_t chunks = 0;
+    size_t scratch = 0, wish = 0;
     int e = 0;
     l->outside_count = 0;
     l->used = 0;
@@ -392,7 +406,8 @@ static int measure(uvcci_lane *l, const uvcc_job *job, size_t *descriptors) {
             return fail(l, "%s: it is not within its limits, or no kernel runs it",
                         kind_name(t->kind));
         const placing p = place(l, t);
-        chunks = p.chunks > chunks ? p.chunks : chunks;
+        scratch = p.scratch > scratch ? p.scratch : scratch;
+        wish = p.wish > wish ? p.wish : wish;
         e = note_task(l, t);
     }
     *descriptors = l->used;
@@ -404,7 +419,7 @@ static int measure(uvcci_lane *l, const uvcc_job *job, size_t *descriptors) {
     e = reserve(l, l->used);
     for (uint32_t i = 0; i < job->count && e == 0; i++)
         e = check_pointers(l, &job->tasks[i]);
-    return e == 0 ? reserve_scratch(l, DIGEST_BYTES * chunks) : e;
+    return e == 0 ? reserve_scratch(l, scratch, wish) : e;
 }
 
 static bool has_secrets(const uvcc_job *job) {

@@ -24,6 +24,7 @@ typedef struct uvcci_lane_home {
     uvcci_gpu_pool device, pinned;
     unsigned sms;
     bool trust_pointers;
+    bool hopper; /* its tensor cores are those that ring_gemm.h was compiled for */
 } uvcci_lane_home;
 
 typedef struct uvcci_lane {
@@ -32,7 +33,7 @@ typedef struct uvcci_lane {
     cudaEvent_t end;
     uint8_t *host, *dev; /* descriptors: where they are made, where kernels read them */
     size_t room;
-    uint8_t *scratch; /* digests of chunks */
+    uint8_t *scratch; /* digests of chunks; residues of products */
     size_t scratch_room;
     uvcci_lane_outside *outside;
     uint32_t outside_count, outside_room;

@@ -23,7 +23,11 @@ cudaError_t uvcci_gpu_prepare_forms(void);
 cudaError_t uvcci_gpu_run_vec(const vec_task *t, const uvcc_step_keys *keys, uint32_t units_max,
                               unsigned sms, cudaStream_t s);
 cudaError_t uvcci_gpu_run_map(const map_task *t, unsigned sms, cudaStream_t s);
-cudaError_t uvcci_gpu_run_gemm(const product_task *t, unsigned sms, cudaStream_t s);
+/* Scratch with which a GEMM runs on tensor cores; 0: it is too small to gain by them. */
+size_t uvcci_gpu_gemm_scratch(const product_task *t);
+/* scratch: 256-byte aligned; with too little of it, or none, CUDA cores do it. */
+cudaError_t uvcci_gpu_run_gemm(const product_task *t, uint8_t *scratch, size_t bytes, unsigned sms,
+                               cudaStream_t s);
 cudaError_t uvcci_gpu_run_bits(const bits_task *t, unsigned sms, cudaStream_t s);
 /* digests: DIGEST_BYTES of scratch for each chunk. */
 cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint64_t chunks,

@@ -19,6 +19,7 @@
 
 #include <cuda.h>
 #include <cuda_runtime.h>
+#include <pthread.h>
 
 namespace {
 
@@ -444,6 +445,7 @@ template <int COLS>
 __global__ void __launch_bounds__(THREADS, 1)
     multiply(const __grid_constant__ multiply_task t, const __grid_constant__ constants c,
              const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap y) {
+#ifdef UVCC_GPU_HOPPER
     extern __shared__ uint8_t memory[];
     shared<COLS> *s = (shared<COLS> *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023);
     if (threadIdx.x == 0) {
@@ -462,6 +464,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         consume<COLS>(t, c, s);
     }
+#endif
 }
 
 /* ---- join ---- */
@@ -562,29 +565,34 @@ size_t room_of(const shape &s) {
     return s.x_bytes + s.y_bytes + s.r_bytes;
 }
 
-typedef decltype(&cuTensorMapEncodeTiled) encode_function;
+/* What is the same for all products, worked out once in a process. */
+struct shared_facts {
+    constants of_18, of_19;
+    decltype(&cuTensorMapEncodeTiled) encode; /* NULL: the driver has none */
+} facts;
+pthread_once_t facts_once = PTHREAD_ONCE_INIT;
 
-encode_function find_encode(void) {
+void find_facts(void) {
     void *f = nullptr;
     cudaDriverEntryPointQueryResult how;
+    facts.of_18 = make_constants(18);
+    facts.of_19 = make_constants(19);
     if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault,
-                                         &how) != cudaSuccess)
-        return nullptr;
-    return (encode_function)f;
+                                         &how) == cudaSuccess)
+        facts.encode = (decltype(facts.encode))f;
 }
 
 cudaError_t map_of(CUtensorMap *map, const int8_t *of, uint64_t stride, uint32_t rows, int count,
                    int box) {
-    static const encode_function encode = find_encode();
     const cuuint64_t size[3] = {stride, rows, (cuuint64_t)count};
     const cuuint64_t strides[2] = {stride, stride * rows};
     const cuuint32_t boxes[3] = {DEPTH_STEP, (cuuint32_t)box, 1}, steps[3] = {1, 1, 1};
-    if (encode == nullptr)
+    if (facts.encode == nullptr)
         return cudaErrorNotSupported;
-    return encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, (void *)of, size, strides, boxes, steps,
-                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS
+    return facts.encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT8, 3, (void *)of, size, strides, boxes,
+                        steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                        CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS
                ? cudaSuccess
                : cudaErrorInvalidValue;
 }
@@ -653,8 +661,7 @@ cudaError_t queue_join(const join_task &t, uint32_t tiles, const constants &c, c
 }
 
 const constants &constants_of(int count) {
-    static const constants of_18 = make_constants(18), of_19 = make_constants(19);
-    return count == 18 ? of_18 : of_19;
+    return count == 18 ? facts.of_18 : facts.of_19;
 }
 
 /* Rows of z from `row` on, depth from `at` on; y's residues are there but for the first rows. */
@@ -700,6 +707,14 @@ cudaError_t queue_rows(const uvcci_ring_product *p, const shape &s, uint32_t row
 
 } // namespace
 
+int uvcci_ring_gemm_built(void) {
+#ifdef UVCC_GPU_HOPPER
+    return 1;
+#else
+    return 0;
+#endif
+}
+
 size_t uvcci_ring_gemm_room(const uvcci_ring_product *p) {
     return room_of(shape_of(p, p->m));
 }
@@ -711,6 +726,7 @@ size_t uvcci_ring_gemm_least(const uvcci_ring_product *p) {
 cudaError_t uvcci_ring_gemm(const uvcci_ring_product *p, void *room, size_t bytes,
                             cudaStream_t stream) {
     uint32_t rows = p->m;
+    (void)pthread_once(&facts_once, find_facts);
     while (rows > ROWS && room_of(shape_of(p, rows)) > bytes)
         rows = (uint32_t)round_up(rows / 2, ROWS);
     const shape s = shape_of(p, rows);

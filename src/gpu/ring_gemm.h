@@ -35,6 +35,8 @@ typedef struct uvcci_ring_product {
     int accumulate; /* z += */
 } uvcci_ring_product;
 
+/* Whether this build has it: kernels are compiled for the instructions of Hopper (sm_90a) alone. */
+int uvcci_ring_gemm_built(void);
 /* Bytes that uvcci_ring_gemm() wants for a product: with fewer it works in several passes over z.
  * With less than uvcci_ring_gemm_least() it does not work. */
 size_t uvcci_ring_gemm_room(const uvcci_ring_product *p);
