@@ -211,22 +211,18 @@ ON_BOTH packed do_unit(unsigned kind, const vec *c) {
 #undef PLAIN
 
 /* The kinds above. */
-#define UVCCI_GPU_VEC_KINDS(X)                                                                     \
-    X(INPUT)                                                                                       \
-    X(OPEN4_MASK)                                                                                  \
-    X(OPEN2_MASK)                                                                                  \
-    X(OPEN_FINISH)                                                                                 \
-    X(TRUNC) X(LESS_MASK) X(TRUNC_EXACT) X(RELU) X(LIFT_MASK) X(LIFT_FINISH) X(RESHARE_MASK)       \
-        X(UNPACK) X(PACK) X(OPEN_ALL_FINISH) X(DEAL) X(OPEN_BITS) X(FN_OPEN_MASK)                  \
-            X(FN_OPEN_FINISH) X(FN_PADS) X(FN_SHIFT) X(FN_COMPARE) X(FN_OPEN_BITS) X(FN_SELECT)    \
-                X(FN_BITS) X(FN_TABLE) X(FN_SCALAR) X(FN_ADD) X(FN_DEAL_KEY) X(FN_DEAL_BITS)       \
-                    X(FN_DEAL_SELECT) X(FN_DEAL_SCALAR) X(FN_MUL) X(FN_DEAL_MUL) X(FN_TRUNC)       \
-                        X(FN_DEAL_TRUNC) X(FN_BEST) X(FN_DEAL_BEST) X(FN_MULTISCALE)               \
-                            X(FN_DEAL_MULTISCALE) X(FN_FLOOR) X(FN_DEAL_FLOOR) X(FN_SPLINE)        \
-                                X(FN_DEAL_SPLINE) X(FN_DEAL_POWERS) X(BOOL_SHARE) X(BOOL_JOIN)     \
-                                    X(BOOL_MERGE) X(BOOL_RECEIVE) X(BOOL_SELECT_MASK)              \
-                                        X(BOOL_SELECT_FINISH) X(TRIPLE_A) X(TRIPLE_B) X(TRIPLE_C)  \
-                                            X(RANDOM) X(SR_OPEN) X(SR_SEND) X(SR_FINISH)           \
-                                                X(SR2_SEND) X(SR2_FINISH)
+/* clang-format off */
+#define UVCCI_GPU_VEC_KINDS(X) \
+    X(INPUT) X(OPEN4_MASK) X(OPEN2_MASK) X(OPEN_FINISH) X(TRUNC) X(LESS_MASK) X(TRUNC_EXACT) \
+    X(RELU) X(LIFT_MASK) X(LIFT_FINISH) X(RESHARE_MASK) X(UNPACK) X(PACK) X(OPEN_ALL_FINISH) \
+    X(DEAL) X(OPEN_BITS) X(FN_OPEN_MASK) X(FN_OPEN_FINISH) X(FN_PADS) X(FN_SHIFT) X(FN_COMPARE) \
+    X(FN_OPEN_BITS) X(FN_SELECT) X(FN_BITS) X(FN_TABLE) X(FN_SCALAR) X(FN_ADD) X(FN_DEAL_KEY) \
+    X(FN_DEAL_BITS) X(FN_DEAL_SELECT) X(FN_DEAL_SCALAR) X(FN_MUL) X(FN_DEAL_MUL) X(FN_TRUNC) \
+    X(FN_DEAL_TRUNC) X(FN_BEST) X(FN_DEAL_BEST) X(FN_MULTISCALE) X(FN_DEAL_MULTISCALE) \
+    X(FN_FLOOR) X(FN_DEAL_FLOOR) X(FN_SPLINE) X(FN_DEAL_SPLINE) X(FN_DEAL_POWERS) X(BOOL_SHARE) \
+    X(BOOL_JOIN) X(BOOL_MERGE) X(BOOL_RECEIVE) X(BOOL_SELECT_MASK) X(BOOL_SELECT_FINISH) \
+    X(TRIPLE_A) X(TRIPLE_B) X(TRIPLE_C) X(RANDOM) X(SR_OPEN) X(SR_SEND) X(SR_FINISH) \
+    X(SR2_SEND) X(SR2_FINISH)
+/* clang-format on */
 
 #endif
