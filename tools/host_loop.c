@@ -224,7 +224,16 @@ static int open_party(host *h, host_worker *w, unsigned p) {
         configure(h, w, p, &cfg, &cpu);
         if (h->threads != NULL)
             parties_configure(h->threads, p, &cpu);
-        rc = uvcc_cpu_new(&me->cpu, &cpu);
+        if (h->c.run->compute == RUN_COMPUTE_GPU) {
+            const char *why = NULL;
+            rc = card_open(&me->card, &cpu, &why);
+            if (why != NULL)
+                return report_error(EXIT_BAD_INPUT, "--compute gpu: %s", why);
+            if (rc == 0)
+                cfg.alloc = card_allocator(me->card);
+        }
+        if (rc == 0)
+            rc = uvcc_cpu_new(&me->cpu, &cpu);
     }
     if (rc == 0)
         rc = uvcc_session_new(&me->session, &cfg);
@@ -771,6 +780,8 @@ int host_end(host *h) {
     for (uint32_t i = 0; i < h->workers; i++) {
         for (unsigned p = 0; p < UVCC_PARTIES; p++)
             uvcc_session_free(h->worker[i].party[p].session);
+        for (unsigned p = 0; p < UVCC_PARTIES; p++)
+            card_close(h->worker[i].party[p].card);
         uvcc_loopback_free(h->worker[i].net);
         uvcc_program_free(h->worker[i].program);
     }

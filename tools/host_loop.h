@@ -18,6 +18,7 @@
 #include <uvcc/uvcc.h>
 
 #include "bundles.h"
+#include "card.h"
 #include "memory.h"
 #include "parties.h"
 #include "report.h"
@@ -38,6 +39,7 @@ typedef struct host_party {
     bool ready, closed;
     bool offers;              /* steps or inputs that its session has not taken yet */
     uint8_t step_root[32];    /* of this worker's leaves of the last finished step */
+    card *card;               /* --compute gpu: its device; else NULL */
     uvcc_session_stats stats; /* when its last event was heard, or a run ended */
 } host_party;
 

@@ -11,12 +11,14 @@
 #include "flags.h"
 
 /* Who drives the sessions of the three parties. */
+/* Beside the modes of uvcc_cpu_config that a command line has. */
+enum { RUN_COMPUTE_GPU = 3 };
 typedef enum run_parties { RUN_PARTIES_THREADS = 0, RUN_PARTIES_TURNS = 1 } run_parties;
 
 typedef struct run_options {
     const char *json, *audit, *trace, *policy; /* NULL: not given */
     uint32_t products;                         /* uvcc_products */
-    uint32_t compute;                          /* uvcc_cpu_mode */
+    uint32_t compute;                          /* uvcc_cpu_mode, or RUN_COMPUTE_GPU */
     uint32_t parties;                          /* run_parties */
     uint64_t seed, compute_seed, fault_seed;
     uvcc_fault_config faults; /* drop, duplicate, reorder, corrupt */

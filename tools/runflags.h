@@ -14,13 +14,14 @@
 /* Values of choices are those of uvcc_truncation, uvcc_products and uvcc_cpu_mode. */
 static const char *const run_truncations[] = {"ars", "sr", "ars-dcf", NULL};
 static const char *const run_products[] = {"native", "beaver", NULL};
-static const char *const run_computes[] = {"inline", "deferred", "threads", NULL};
+static const char *const run_computes[] = {"inline", "deferred", "threads", "gpu", NULL};
 static const char *const run_parties_names[] = {"threads", "turns", NULL};
 _Static_assert(UVCC_TRUNC_EXACT == 0 && UVCC_TRUNC_STOCHASTIC == 1 && UVCC_TRUNC_EXACT_DCF == 2,
                "order of run_truncations[]");
 _Static_assert(UVCC_PRODUCTS_NATIVE == 0 && UVCC_PRODUCTS_BEAVER == 1, "order of run_products[]");
 _Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREADS == 2,
                "order of run_computes[]");
+_Static_assert(RUN_COMPUTE_GPU == 3, "order of run_computes[]");
 _Static_assert(RUN_PARTIES_THREADS == 0 && RUN_PARTIES_TURNS == 1, "order of run_parties_names[]");
 
 #define RUN_DEFAULTS                                                                               \
@@ -36,13 +37,13 @@ _Static_assert(RUN_PARTIES_THREADS == 0 && RUN_PARTIES_TURNS == 1, "order of run
      run_products,                                                                                 \
      "matrix products: native, or on triples made ahead: the same weights (native)"},              \
         {"compute",                                                                                \
-         "inline|deferred|threads",                                                                \
+         "inline|deferred|threads|gpu",                                                            \
          FLAG_CHOICE,                                                                              \
          AT(run.compute),                                                                          \
          0,                                                                                        \
          0,                                                                                        \
          run_computes,                                                                             \
-         "when jobs run: at once, late and shuffled, or on threads (inline)"},                     \
+         "when jobs run: at once, late and shuffled, on threads, or on a CUDA device (inline)"},   \
         {"compute-seed",                                                                           \
          "N",                                                                                      \
          FLAG_SEED,                                                                                \

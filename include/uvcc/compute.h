@@ -56,6 +56,9 @@ typedef enum uvcc_cpu_mode {
      * the jobs that wait the one of least rank runs, for as long as the `cost` hook says, and its
      * completion comes when `clock` has reached its end. uvcc_cpu_due() says when that is. */
     UVCC_CPU_TIMED = 3,
+    /** No CPU at all: jobs go to another executor by the hooks `elsewhere`, so that a host that
+     * knows this type has a GPU's jobs run too (<uvcc/gpu.h>). */
+    UVCC_CPU_ELSEWHERE = 4,
 } uvcc_cpu_mode;
 
 /** Which kernels run the tasks; all of them give the same bytes. backends.def lists them. */
@@ -75,6 +78,15 @@ typedef struct uvcc_cpu_cost {
     uint64_t duration_ns; /**< 0: it takes nothing from the resource, and is done at once */
     uint64_t rank;        /**< the job's, which the hook may replace */
 } uvcc_cpu_cost;
+
+/** Another executor. It wakes the host and times jobs itself: `wake` and `job` of the config are
+ * not called. All needed; called from the owner's thread. */
+typedef struct uvcc_cpu_elsewhere {
+    int (*submit)(void *user, const uvcc_job *job); /**< as uvcc_cpu_submit() */
+    int (*poll)(void *user, uvcc_completion *out);  /**< as uvcc_cpu_poll() */
+    void (*wait)(void *user);                       /**< as uvcc_cpu_wait() of THREADS */
+    void *user;
+} uvcc_cpu_elsewhere;
 
 typedef struct uvcc_cpu_config {
     size_t size;
@@ -99,6 +111,7 @@ typedef struct uvcc_cpu_config {
     void (*cost)(void *user, const uvcc_job *job, uvcc_cpu_cost *cost);
     uint64_t (*clock)(void *user);
     void *timed_user;
+    uvcc_cpu_elsewhere elsewhere; /**< ELSEWHERE */
 } uvcc_cpu_config;
 
 typedef struct uvcc_cpu uvcc_cpu;
@@ -116,8 +129,8 @@ UVCC_API uint32_t uvcc_cpu_pending(const uvcc_cpu *x);
  * nothing is pending. */
 UVCC_API uint64_t uvcc_cpu_due(const uvcc_cpu *x);
 /** THREADS: blocks until a completion is ready or nothing is pending (for hosts without a loop of
- * their own). TIMED: no more jobs come at the present time, so the next one starts if the resource
- * is free. Other modes: returns at once. */
+ * their own); ELSEWHERE: so does the other executor. TIMED: no more jobs come at the present time,
+ * so the next one starts if the resource is free. Other modes: returns at once. */
 UVCC_API void uvcc_cpu_wait(uvcc_cpu *x);
 
 #ifdef __cplusplus

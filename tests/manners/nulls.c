@@ -18,6 +18,7 @@
 #include <uvcc/demux.h>
 #include <uvcc/dialog.h>
 #include <uvcc/frame.h>
+#include <uvcc/gpu.h>
 #include <uvcc/host.h>
 #include <uvcc/link.h>
 #include <uvcc/mlp.h>

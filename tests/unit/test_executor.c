@@ -573,6 +573,45 @@ static void queue_bounds(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
+/* ---- jobs that go elsewhere ---- */
+
+static int submit_there(void *user, const uvcc_job *job) {
+    return uvcc_cpu_submit(user, job);
+}
+static int poll_there(void *user, uvcc_completion *out) {
+    return uvcc_cpu_poll(user, out);
+}
+static void wait_there(void *user) {
+    uvcc_cpu_wait(user);
+}
+
+/* Another executor has the jobs: here one on threads that takes two at a time. What is out when the
+ * first one goes ends there. */
+static void elsewhere(void **state) {
+    (void)state;
+    uvcc_cpu_config there = config(UVCC_CPU_THREADS), here = config(UVCC_CPU_ELSEWHERE);
+    uvcc_cpu *x = NULL, *other = NULL;
+    uint64_t order[JOBS];
+    assert_int_equal(uvcc_cpu_new(&x, &here), UVCC_ERR_CONFIG); /* without hooks */
+    assert_null(x);
+    there.queue_jobs = 2;
+    assert_int_equal(uvcc_cpu_new(&other, &there), 0);
+    here.elsewhere = (uvcc_cpu_elsewhere){submit_there, poll_there, wait_there, other};
+    run_all(&here, order);
+    assert_int_equal(uvcc_cpu_pending(other), 0);
+    assert_int_equal(uvcc_cpu_new(&x, &here), 0);
+    assert_int_equal(uvcc_cpu_due(x), UVCC_NEVER);
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(uvcc_cpu_submit(x, &(uvcc_job){.id = i}), 0);
+    assert_int_equal(uvcc_cpu_submit(x, &(uvcc_job){.id = 2}), UVCC_ERR_AGAIN);
+    assert_int_equal(uvcc_cpu_pending(x), 2);
+    assert_int_equal(uvcc_cpu_due(x), 0);
+    uvcc_cpu_wait(x);
+    uvcc_cpu_free(x);
+    assert_int_equal(uvcc_cpu_pending(other), 0);
+    uvcc_cpu_free(other);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inline_mode),
@@ -580,6 +619,7 @@ int main(void) {
         cmocka_unit_test(threads_mode),
         cmocka_unit_test(wake_hook),
         cmocka_unit_test(job_hook),
+        cmocka_unit_test(elsewhere),
 #if SETS_STACKS
         cmocka_unit_test(workers_have_stack),
 #endif

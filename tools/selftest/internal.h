@@ -50,11 +50,13 @@ typedef struct vector_case {
 /* Memory that lives as long as the run. */
 typedef struct vector_chunk {
     struct vector_chunk *next;
+    size_t bytes;
     max_align_t first;
 } vector_chunk;
 
 struct vector_run {
     const vector_file *file;
+    const vector_executor *on;
     vector_chunk *chunks;
     uvcc_step_keys keys[3]; /* by role */
     uint64_t reseed;

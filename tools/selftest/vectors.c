@@ -93,11 +93,15 @@ void vector_set_free(vector_set *s) {
 /* ---- memory ---- */
 
 void *vector_take(vector_run *r, size_t bytes, vector_message *m) {
-    vector_chunk *c = calloc(1, sizeof *c + bytes);
+    const uvcc_allocator *al = &r->on->memory;
+    const size_t all = sizeof(vector_chunk) + bytes;
+    vector_chunk *c = al->alloc(al->user, all, UVCC_MEM_WIRE);
     if (c == NULL) {
         (void)vector_fail(m, "no memory");
         return NULL;
     }
+    memset(c, 0, all);
+    c->bytes = all;
     c->next = r->chunks;
     r->chunks = c;
     return &c->first;
@@ -253,10 +257,10 @@ static int check_completion(const vector_run *r, const vector_case *c, const uvc
     return 0;
 }
 
-static int run_task(const vector_run *r, const vector_case *c, uvcc_cpu *cpu, vector_message *m) {
+static int run_task(const vector_run *r, const vector_case *c, vector_message *m) {
     const uvcc_job job = {.id = 1 + r->done, .cookie = 7, .tasks = &c->task, .count = 1};
     uvcc_completion done;
-    if (uvcc_cpu_submit(cpu, &job) != 0 || uvcc_cpu_poll(cpu, &done) != 1)
+    if (r->on->run(r->on->user, &job, &done) != 0)
         return vector_fail_case(m, r, c, "the executor took no job or gave no completion");
     return check_completion(r, c, &job, &done, m);
 }
@@ -309,7 +313,7 @@ void vector_watch(vector_watcher *w, void *user) {
     watcher_user = user;
 }
 
-static int run_case(vector_run *r, vector_case *c, uvcc_cpu *cpu, vector_message *m) {
+static int run_case(vector_run *r, vector_case *c, vector_message *m) {
     if (vector_read_case(r, c, m) != 0 || check_name(r, c, m) != 0)
         return -1;
     if (c->want == 0 && c->unit_count == 0)
@@ -323,47 +327,39 @@ static int run_case(vector_run *r, vector_case *c, uvcc_cpu *cpu, vector_message
         bind(c, u);
     }
     const bool members = c->form == 'L' && c->want == 0;
-    if ((members ? run_members(r, c, m) : run_task(r, c, cpu, m)) != 0)
+    if ((members ? run_members(r, c, m) : run_task(r, c, m)) != 0)
         return -1;
     return check_memory(r, c, m);
 }
 
-static int run_cases(vector_run *r, uint32_t backend, vector_message *m) {
+static int run_cases(vector_run *r, vector_message *m) {
     json_t *list = json_object_get(r->file->root, "cases");
-    uvcc_cpu_config cfg = {.size = sizeof cfg, .mode = UVCC_CPU_INLINE, .backend = backend};
-    uvcc_cpu *cpu = NULL;
     size_t i;
     json_t *value;
-    cfg.alloc = uvcc_host_allocator();
     r->cases = vector_take(r, (json_array_size(list) + 1) * sizeof *r->cases, m);
     if (r->cases == NULL || vector_read_keys(r, m) != 0)
         return -1;
     if (json_array_size(list) == 0)
         return vector_fail(m, "%s: there are no cases", r->file->path);
-    const int e = uvcc_cpu_new(&cpu, &cfg);
-    if (e != 0)
-        return vector_fail(m, "no executor: %s", uvcc_error_text(e));
-    int failed = 0;
     json_array_foreach(list, i, value) {
         r->cases[i].json = value;
         r->case_count++;
-        failed = run_case(r, &r->cases[i], cpu, m);
-        if (failed != 0)
-            break;
+        if (run_case(r, &r->cases[i], m) != 0)
+            return -1;
         r->done++;
     }
-    uvcc_cpu_free(cpu);
-    return failed;
+    return 0;
 }
 
-int vector_run_new(vector_run **out, const vector_file *f, uint32_t backend, uint64_t reseed,
-                   vector_message *m) {
+int vector_run_on(vector_run **out, const vector_file *f, const vector_executor *x, uint64_t reseed,
+                  vector_message *m) {
     vector_run *r = calloc(1, sizeof *r);
     if (r == NULL)
         return vector_fail(m, "no memory");
     r->file = f;
+    r->on = x;
     r->reseed = reseed;
-    const int e = run_cases(r, backend, m);
+    const int e = run_cases(r, m);
     if (e != 0)
         vector_run_free(r);
     else
@@ -371,12 +367,41 @@ int vector_run_new(vector_run **out, const vector_file *f, uint32_t backend, uin
     return e;
 }
 
+static int run_on_cpu(void *user, const uvcc_job *job, uvcc_completion *done) {
+    return uvcc_cpu_submit(user, job) == 0 && uvcc_cpu_poll(user, done) == 1 ? 0 : -1;
+}
+
+/* What a run's memory comes from outlives its executor. */
+static const vector_executor *on_cpu(void) {
+    static vector_executor x = {.run = run_on_cpu};
+    x.memory = uvcc_host_allocator();
+    return &x;
+}
+
+int vector_run_new(vector_run **out, const vector_file *f, uint32_t backend, uint64_t reseed,
+                   vector_message *m) {
+    uvcc_cpu_config cfg = {.size = sizeof cfg, .mode = UVCC_CPU_INLINE, .backend = backend};
+    uvcc_cpu *cpu = NULL;
+    cfg.alloc = uvcc_host_allocator();
+    const int e = uvcc_cpu_new(&cpu, &cfg);
+    if (e != 0)
+        return vector_fail(m, "no executor: %s", uvcc_error_text(e));
+    vector_executor x = *on_cpu();
+    x.user = cpu;
+    const int failed = vector_run_on(out, f, &x, reseed, m);
+    if (failed == 0)
+        (*out)->on = on_cpu();
+    uvcc_cpu_free(cpu);
+    return failed;
+}
+
 void vector_run_free(vector_run *r) {
     if (r == NULL)
         return;
     while (r->chunks != NULL) {
         vector_chunk *next = r->chunks->next;
-        free(r->chunks);
+        const uvcc_allocator *al = &r->on->memory;
+        al->free(al->user, r->chunks, r->chunks->bytes, UVCC_MEM_WIRE);
         r->chunks = next;
     }
     free(r);

@@ -44,6 +44,16 @@ typedef struct vector_run vector_run;
  * failed that must not or did not that must, or there was no memory. */
 int vector_run_new(vector_run **out, const vector_file *f, uint32_t backend, uint64_t reseed,
                    vector_message *m);
+/* Another executor than the CPU's: where operands lie, and what runs a job and waits for its
+ * completion (0, or the job was not taken). */
+typedef struct vector_executor {
+    uvcc_allocator memory; /* memory that the host and the executor reach */
+    int (*run)(void *user, const uvcc_job *job, uvcc_completion *done);
+    void *user;
+} vector_executor;
+/* The same on it; it must outlive the run. */
+int vector_run_on(vector_run **out, const vector_file *f, const vector_executor *x, uint64_t reseed,
+                  vector_message *m);
 void vector_run_free(vector_run *r);
 
 /* Where a result is not what it must be. */

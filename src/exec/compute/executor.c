@@ -4,8 +4,9 @@
  * The object belongs to one thread; only the two queues are shared with the workers. INLINE and
  * THREADS hand completions out through `done`, THREADS hands jobs in through `todo`, DEFERRED keeps
  * jobs in `kept` and runs one when it is polled, TIMED keeps them in `todo`, runs one and keeps its
- * completion in `running` until its time is over. Invariants: pending <= queue_jobs, which is also
- * every capacity, so no push can fail; every submitted job makes exactly one completion. */
+ * completion in `running` until its time is over, ELSEWHERE keeps none. Invariants: pending <=
+ * queue_jobs, which is also every capacity, so no push can fail; every submitted job makes exactly
+ * one completion. */
 #include <uvcc/compute.h>
 
 #include <assert.h>
@@ -298,6 +299,30 @@ static int timed_poll(uvcc_cpu *x, uvcc_completion *out) {
     return over;
 }
 
+/* --- ELSEWHERE: another executor has the jobs --------------------------------------------------
+ */
+
+static int elsewhere_open(const uvcc_cpu *x) {
+    const uvcc_cpu_elsewhere *e = &x->cfg.elsewhere;
+    return e->submit == NULL || e->poll == NULL || e->wait == NULL ? UVCC_ERR_CONFIG : 0;
+}
+
+/* What is out ends there first. */
+static void elsewhere_close(uvcc_cpu *x) {
+    const uvcc_cpu_elsewhere *e = &x->cfg.elsewhere;
+    uvcc_completion dropped;
+    while (x->pending != 0) {
+        e->wait(e->user);
+        x->pending -= e->poll(e->user, &dropped) == 1;
+    }
+}
+
+static int elsewhere_submit(uvcc_cpu *x, const uvcc_job *job) {
+    const int e = x->cfg.elsewhere.submit(x->cfg.elsewhere.user, job);
+    x->pending += e == 0;
+    return e;
+}
+
 /* --- The object ------------------------------------------------------------------------------- */
 
 static int config_read(uvcc_cpu_config *cfg, const uvcc_cpu_config *from) {
@@ -345,6 +370,9 @@ int uvcc_cpu_new(uvcc_cpu **out, const uvcc_cpu_config *from) {
     case UVCC_CPU_TIMED:
         e = timed_open(x);
         break;
+    case UVCC_CPU_ELSEWHERE:
+        e = elsewhere_open(x);
+        break;
     default:
         e = UVCC_ERR_CONFIG;
     }
@@ -364,6 +392,8 @@ void uvcc_cpu_free(uvcc_cpu *x) {
         deferred_close(x);
     else if (x->cfg.mode == UVCC_CPU_TIMED)
         timed_close(x);
+    else if (x->cfg.mode == UVCC_CPU_ELSEWHERE)
+        elsewhere_close(x);
     else
         threads_close(x);
     const uvcc_cpu_config cfg = x->cfg;
@@ -375,6 +405,8 @@ int uvcc_cpu_submit(uvcc_cpu *x, const uvcc_job *job) {
         return UVCC_ERR_USAGE;
     if (x->pending == x->cfg.queue_jobs)
         return UVCC_ERR_AGAIN;
+    if (x->cfg.mode == UVCC_CPU_ELSEWHERE)
+        return elsewhere_submit(x, job);
     x->pending++;
     if (x->cfg.mode == UVCC_CPU_INLINE) {
         deliver(x, &x->worker, job);
@@ -395,8 +427,10 @@ int uvcc_cpu_poll(uvcc_cpu *x, uvcc_completion *out) {
         return UVCC_ERR_USAGE;
     const int some = x->cfg.mode == UVCC_CPU_DEFERRED ? deferred_poll(x, out)
                      : x->cfg.mode == UVCC_CPU_TIMED  ? timed_poll(x, out)
-                                                      : uvcci_queue_try_pop(&x->done, out);
-    x->pending -= (uint32_t)some;
+                     : x->cfg.mode == UVCC_CPU_ELSEWHERE
+                         ? x->cfg.elsewhere.poll(x->cfg.elsewhere.user, out)
+                         : uvcci_queue_try_pop(&x->done, out);
+    x->pending -= some == 1;
     return some;
 }
 
@@ -417,6 +451,8 @@ void uvcc_cpu_wait(uvcc_cpu *x) {
         return;
     if (x->cfg.mode == UVCC_CPU_THREADS && x->pending != 0)
         uvcci_queue_wait(&x->done);
+    if (x->cfg.mode == UVCC_CPU_ELSEWHERE && x->pending != 0)
+        x->cfg.elsewhere.wait(x->cfg.elsewhere.user);
     if (x->cfg.mode == UVCC_CPU_TIMED)
         timed_start(x);
 }

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tasks on a CUDA device: what libuvcc-gpu does in a second, each task as a job of its own, from
+ * uvcc_gpu_submit() to the completion, over operands that lie on the device (messages in pinned
+ * memory of the host where it says so). Of several runs the median. Skipped without a device. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <uvcc/function.h>
+#include <uvcc/gpu.h>
+#include <uvcc/host.h>
+
+enum { RUNS = 5, BLOCK = UVCC_BLOCK_ELEMS, SKIPPED = 77 };
+
+static uvcc_gpu *gpu;
+static uvcc_allocator memory;
+static uvcc_step_keys keys;
+
+static double seconds(void) {
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void must(bool ok, const char *what) {
+    if (ok)
+        return;
+    (void)fprintf(stderr, "%s: %s\n", what, uvcc_gpu_trouble(gpu));
+    exit(1);
+}
+
+static void *take(size_t bytes, uvcc_mem_class cls) {
+    void *p = memory.alloc(memory.user, bytes, cls);
+    must(p != NULL, "no memory");
+    return p;
+}
+
+static int by_size(const void *a, const void *b) {
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Seconds that a job of that task takes. */
+static double time_of(const uvcc_task *t) {
+    const uvcc_job job = {.id = 1, .tasks = t, .count = 1};
+    double took[RUNS];
+    for (int i = -1; i < RUNS; i++) { /* the first loads the kernel */
+        uvcc_completion c;
+        const double from = seconds();
+        must(uvcc_gpu_submit(gpu, &job) == 0, "submit");
+        uvcc_gpu_wait(gpu);
+        must(uvcc_gpu_poll(gpu, &c) == 1 && c.status == 0, "a job");
+        if (i >= 0)
+            took[i] = seconds() - from;
+    }
+    qsort(took, RUNS, sizeof took[0], by_size);
+    return took[RUNS / 2];
+}
+
+static void row(const char *what, double amount, double s, const char *unit) {
+    (void)printf("%-44s %10.3f ms %10.2f %s\n", what, 1e3 * s, amount / s, unit);
+    (void)fflush(stdout);
+}
+
+/* ---- matrix products ---- */
+
+static void product(uint32_t m, uint32_t k, uint32_t n) {
+    char what[64];
+    uint64_t *x = take((size_t)m * k * 16, UVCC_MEM_TENSOR);
+    uint64_t *y = take((size_t)k * n * 16, UVCC_MEM_TENSOR);
+    uint64_t *z = take((size_t)m * n * 8, UVCC_MEM_TENSOR);
+    const uvcc_task t = {.kind = UVCC_TASK_GEMM,
+                         .u.gemm = {.m = m,
+                                    .n = n,
+                                    .k = k,
+                                    .x = {x, x + (size_t)m * k},
+                                    .y = {y, y + (size_t)k * n},
+                                    .z = z}};
+    (void)snprintf(what, sizeof what, "GEMM %u x %u x %u, of shares", m, k, n);
+    row(what, 2e-12 * m * k * n, time_of(&t), "TMAC/s mod 2^64");
+    memory.free(memory.user, x, (size_t)m * k * 16, UVCC_MEM_TENSOR);
+    memory.free(memory.user, y, (size_t)k * n * 16, UVCC_MEM_TENSOR);
+    memory.free(memory.user, z, (size_t)m * n * 8, UVCC_MEM_TENSOR);
+}
+
+/* ---- tasks of blocks ---- */
+
+/* Blocks whose operands are parts of a few large ones. */
+typedef struct blocks {
+    uvcc_block *b;
+    uint32_t count;
+    uint8_t *all;
+    size_t each, bytes;
+} blocks;
+
+static blocks make_blocks(uint32_t count, size_t each, uvcc_role role, uvcc_mem_class cls) {
+    blocks k = {.count = count, .each = each, .bytes = count * each};
+    k.b = calloc(count, sizeof *k.b);
+    k.all = take(k.bytes, cls);
+    must(k.b != NULL, "no memory");
+    for (uint32_t i = 0; i < count; i++) {
+        k.b[i].block = i;
+        k.b[i].count = BLOCK;
+        k.b[i].role = (uint8_t)role;
+    }
+    return k;
+}
+
+static void drop_blocks(blocks *k, uvcc_mem_class cls) {
+    memory.free(memory.user, k->all, k->bytes, cls);
+    free(k->b);
+}
+
+static size_t key_bytes(unsigned n) {
+    const size_t depth = n > 7 ? n - 7 : 0;
+    return BLOCK * (16 * depth + 16 + (2 * depth + 7) / 8);
+}
+
+static void comparisons(unsigned bits, uint32_t count) {
+    char what[64];
+    const int64_t zero = 0;
+    const uvcc_fn_args fn = {.bits = (uint8_t)bits, .word_count = 1, .words = &zero};
+    blocks k =
+        make_blocks(count, 16 * BLOCK + BLOCK / 8 + key_bytes(bits), UVCC_HEAD, UVCC_MEM_TENSOR);
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t *at = k.all + i * k.each;
+        k.b[i].in[0] = (uint64_t *)(void *)at;
+        k.b[i].out[0] = (uint64_t *)(void *)(at + 8 * BLOCK);
+        k.b[i].wire_out[0] = at + 16 * BLOCK;
+        k.b[i].key = at + 16 * BLOCK + BLOCK / 8;
+    }
+    const uvcc_task t = {.kind = UVCC_TASK_FN_COMPARE,
+                         .keys = &keys,
+                         .u.vec = {.blocks = k.b, .count = count, .fn = &fn}};
+    const double s = time_of(&t), elems = (double)count * BLOCK;
+    (void)snprintf(what, sizeof what, "FN_COMPARE, DPF of %u bits, keys on the device", bits);
+    row(what, 1e-6 * elems, s, "M/s");
+    row("  AES blocks of it", 1e-9 * elems * (bits > 7 ? bits - 6 : 1), s, "G blocks/s");
+    drop_blocks(&k, UVCC_MEM_TENSOR);
+}
+
+static void dealing(unsigned bits, uint32_t count) {
+    char what[64];
+    const uvcc_fn_args fn = {.bits = (uint8_t)bits};
+    blocks k = make_blocks(count, 8 * BLOCK + 2 * key_bytes(bits), UVCC_OTHER, UVCC_MEM_TENSOR);
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t *at = k.all + i * k.each;
+        k.b[i].in[0] = (uint64_t *)(void *)at;
+        k.b[i].out_bytes[0] = at + 8 * BLOCK;
+        k.b[i].out_bytes[1] = at + 8 * BLOCK + key_bytes(bits);
+    }
+    const uvcc_task t = {.kind = UVCC_TASK_FN_DEAL_KEY,
+                         .keys = &keys,
+                         .u.vec = {.blocks = k.b, .count = count, .fn = &fn}};
+    (void)snprintf(what, sizeof what, "FN_DEAL_KEY, %u bits, keys on the device", bits);
+    row(what, 1e-6 * count * BLOCK, time_of(&t), "M pairs/s");
+    drop_blocks(&k, UVCC_MEM_TENSOR);
+}
+
+static void packing(uint32_t count) {
+    blocks k = make_blocks(count, 8 * BLOCK, UVCC_HEAD, UVCC_MEM_TENSOR);
+    blocks w = make_blocks(count, 8 * BLOCK, UVCC_HEAD, UVCC_MEM_WIRE);
+    for (uint32_t i = 0; i < count; i++) {
+        k.b[i].in[0] = (uint64_t *)(void *)(k.all + i * k.each);
+        k.b[i].wire_out[0] = w.all + i * w.each;
+    }
+    const uvcc_task t = {.kind = UVCC_TASK_PACK, .u.vec = {.blocks = k.b, .count = count}};
+    row("PACK into pinned memory of the host", 8e-9 * count * BLOCK, time_of(&t), "GB/s");
+    drop_blocks(&k, UVCC_MEM_TENSOR);
+    drop_blocks(&w, UVCC_MEM_WIRE);
+}
+
+static void masking(uint32_t count) {
+    blocks k = make_blocks(count, 32 * BLOCK, UVCC_HEAD, UVCC_MEM_TENSOR);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t *at = (uint64_t *)(void *)(k.all + i * k.each);
+        k.b[i].in[0] = at;
+        k.b[i].in[1] = at + BLOCK;
+        k.b[i].out[0] = at + 2 * BLOCK;
+        k.b[i].wire_out[0] = (uint8_t *)(at + 3 * BLOCK);
+    }
+    const uvcc_task t = {
+        .kind = UVCC_TASK_OPEN2_MASK, .keys = &keys, .u.vec = {.blocks = k.b, .count = count}};
+    row("OPEN2_MASK, message on the device", 1e-9 * count * BLOCK, time_of(&t), "G elements/s");
+    drop_blocks(&k, UVCC_MEM_TENSOR);
+}
+
+/* ---- the rest ---- */
+
+static void sums(uint32_t rows, uint32_t cols) {
+    const size_t n = (size_t)rows * cols;
+    uint64_t *x = take(48 * n, UVCC_MEM_TENSOR);
+    uvcc_task t = {.kind = UVCC_TASK_MAP,
+                   .u.map = {.op = UVCC_MAP_ADD,
+                             .rows = rows,
+                             .cols = cols,
+                             .x = {x, x + n},
+                             .y = {x + 2 * n, x + 3 * n},
+                             .out = {x + 4 * n, x + 5 * n}}};
+    row("MAP ADD of shares", 48e-9 * (double)n, time_of(&t), "GB/s");
+    t.u.map.op = UVCC_MAP_SUM_COLS;
+    row("MAP SUM_COLS", 16e-9 * (double)n, time_of(&t), "GB/s");
+    t.u.map.op = UVCC_MAP_SUM_ROWS;
+    row("MAP SUM_ROWS", 16e-9 * (double)n, time_of(&t), "GB/s");
+    memory.free(memory.user, x, 48 * n, UVCC_MEM_TENSOR);
+}
+
+static void digests(size_t bytes, uint32_t count) {
+    char what[64];
+    uint8_t *data = take(bytes * count, UVCC_MEM_TENSOR), *out = take(32u * count, UVCC_MEM_WIRE);
+    uvcc_hash_item *items = calloc(count, sizeof *items);
+    must(items != NULL, "no memory");
+    for (uint32_t i = 0; i < count; i++) {
+        items[i] = (uvcc_hash_item){.mode = UVCC_HASH_TREE, .data = data + i * bytes, .len = bytes};
+        items[i].out = out + (size_t)32 * i;
+    }
+    const uvcc_task t = {.kind = UVCC_TASK_HASH, .u.hash = {.items = items, .count = count}};
+    (void)snprintf(what, sizeof what, "HASH, %u trees of %zu KiB", count, bytes >> 10);
+    row(what, 1e-9 * (double)bytes * count, time_of(&t), "GB/s");
+    memory.free(memory.user, data, bytes * count, UVCC_MEM_TENSOR);
+    memory.free(memory.user, out, 32u * count, UVCC_MEM_WIRE);
+    free(items);
+}
+
+int main(void) {
+    const char *why = NULL;
+    uvcc_gpu_config cfg = {.size = sizeof cfg};
+    cfg.alloc = uvcc_host_allocator();
+    if (uvcc_gpu_count(&why) == 0) {
+        (void)printf("skipped: %s\n", why);
+        return SKIPPED;
+    }
+    must(uvcc_gpu_new(&gpu, &cfg) == 0, "no executor");
+    memory = uvcc_gpu_allocator(gpu);
+    for (size_t i = 0; i < sizeof keys; i++)
+        ((uint8_t *)&keys)[i] = (uint8_t)(37 * i + 11);
+    sums(1, 1);
+    product(4096, 4096, 4096);
+    product(512, 3072, 768);
+    product(128, 4096, 4096);
+    product(1, 4096, 4096);
+    comparisons(63, 512);
+    comparisons(16, 2048);
+    dealing(64, 256);
+    dealing(16, 512);
+    masking(4096);
+    packing(4096);
+    sums(8192, 8192);
+    digests(4096, 65536);
+    digests(1 << 20, 256);
+    digests(8 << 20, 1);
+    uvcc_gpu_free(gpu);
+    return 0;
+}

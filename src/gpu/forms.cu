@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* forms.cu - the tasks that have no blocks: maps, matrix products, sums by bits, digests, bytes. */
+#include "gpu/launch.h"
+#include "gpu/ring_gemm.h"
+#include "gpu/tables.cuh"
+
+namespace {
+
+enum { THREADS = 256, WARP = 32, WAVES = 8 };
+
+unsigned grid_of(uint64_t work, unsigned sms) {
+    const uint64_t most = (uint64_t)sms * WAVES;
+    return (unsigned)(work < most ? work : most);
+}
+
+__device__ void add_to(uint64_t *to, uint64_t x) {
+    atomicAdd((unsigned long long *)to, (unsigned long long)x);
+}
+
+/* --- MAP -------------------------------------------------------------------------------------- */
+
+__global__ void map_kernel(const __grid_constant__ map_task t) {
+    const unsigned k = blockIdx.y;
+    if (!map_makes(&t, k))
+        return;
+    const map_part p = map_part_of(&t, k);
+    const uint64_t elems = map_elems(&t), step = (uint64_t)gridDim.x * blockDim.x;
+    for (uint64_t e = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; e < elems; e += step)
+        p.out[e] = map_element(&t, &p, e);
+}
+
+/* A warp for each sum along a row. */
+__global__ void map_row_sums(const __grid_constant__ map_task t) {
+    const unsigned k = blockIdx.y, lane = threadIdx.x % WARP;
+    if (!map_makes(&t, k))
+        return;
+    const map_part p = map_part_of(&t, k);
+    const uint64_t step = (uint64_t)gridDim.x * (blockDim.x / WARP);
+    for (uint64_t e = (uint64_t)blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
+         e < map_elems(&t); e += step) {
+        uint64_t sum = map_sum(&t, &p, e, lane, WARP);
+        for (unsigned d = WARP / 2; d != 0; d /= 2)
+            sum += __shfl_xor_sync(~0u, sum, d);
+        if (lane == 0)
+            p.out[e] = sum;
+    }
+}
+
+/* Sums along columns: 32 of them, by eight warps. */
+__global__ void map_column_sums(const __grid_constant__ map_task t) {
+    __shared__ uint64_t part[THREADS / WARP][WARP];
+    const unsigned k = blockIdx.y, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    if (!map_makes(&t, k))
+        return;
+    const map_part p = map_part_of(&t, k);
+    const uint64_t elems = map_elems(&t), step = (uint64_t)gridDim.x * WARP;
+    for (uint64_t e = (uint64_t)blockIdx.x * WARP; e < elems; e += step) {
+        part[warp][lane] = e + lane < elems ? map_sum(&t, &p, e + lane, warp, THREADS / WARP) : 0;
+        __syncthreads();
+        uint64_t sum = 0;
+        for (unsigned w = 0; w < THREADS / WARP && warp == 0; w++)
+            sum += part[w][lane];
+        if (warp == 0 && e + lane < elems)
+            p.out[e + lane] = sum;
+        __syncthreads();
+    }
+}
+
+/* --- GEMM ------------------------------------------------------------------------------------- */
+
+/* A block of threads makes a tile of TILE x TILE, a thread 4 x 4 of it: rows and columns 16 apart,
+ * so that neighbours read neighbouring words of shared memory. The product of depth k of replicated
+ * shares is one of depth 2k: [x_lo | x_hi] times [y_lo + y_hi ; y_lo]. */
+enum { TILE = 64, DEPTH = 16, EACH = 4, SPLITS_MAX = 64 };
+
+struct gemm_launch {
+    product_task t;
+    uint32_t tiles_m, tiles_n, splits, depth; /* of a split: steps of DEPTH within 2k */
+};
+
+struct gemm_shared {
+    uint64_t x[DEPTH][TILE + 1], y[DEPTH][TILE + 1];
+};
+
+/* Steps of `half` 0 are of x_lo, of 1 of x_hi. The faster index of a thread is that along which the
+ * operand's words are neighbours. */
+__device__ void load_tiles(const product_task *b, gemm_shared *s, uint32_t half, uint32_t l0,
+                           uint32_t i0, uint32_t j0) {
+    for (unsigned q = threadIdx.x; q < TILE * DEPTH; q += THREADS) {
+        const bool along = b->x_col == 1;
+        const unsigned l = along ? q % DEPTH : q / TILE, i = along ? q / DEPTH : q % TILE;
+        const bool there = l0 + l < b->k && i0 + i < b->m;
+        s->x[l][i] = there ? (half == 0 ? b->x[0] : b->x[1])[(i0 + i) * b->x_row + (l0 + l) * b->x_col] : 0;
+    }
+    for (unsigned q = threadIdx.x; q < TILE * DEPTH; q += THREADS) {
+        const bool along = b->y_row == 1;
+        const unsigned l = along ? q % DEPTH : q / TILE, j = along ? q / DEPTH : q % TILE;
+        uint64_t y = 0;
+        if (l0 + l < b->k && j0 + j < b->n) {
+            const uint64_t at = (l0 + l) * b->y_row + (j0 + j) * b->y_col;
+            y = half == 0 ? b->y[0][at] + b->y[1][at] : b->y[0][at];
+        }
+        s->y[l][j] = y;
+    }
+}
+
+__global__ void __launch_bounds__(THREADS) gemm_kernel(const __grid_constant__ gemm_launch g) {
+    __shared__ gemm_shared s;
+    uint32_t id = blockIdx.x;
+    const uint32_t j0 = id % g.tiles_n * TILE;
+    id /= g.tiles_n;
+    const uint32_t i0 = id % g.tiles_m * TILE;
+    id /= g.tiles_m;
+    const uint32_t split = id % g.splits;
+    id /= g.splits;
+    const product_task b = product_block(&g.t, id / g.t.heads, id % g.t.heads);
+    const uint32_t steps = (b.k + DEPTH - 1) / DEPTH, end = 2 * steps;
+    const uint32_t row = threadIdx.x / 16, col = threadIdx.x % 16;
+    uint64_t sum[EACH][EACH] = {};
+    for (uint32_t step = split * g.depth; step < (split + 1) * g.depth && step < end; step++) {
+        load_tiles(&b, &s, step / steps, step % steps * DEPTH, i0, j0);
+        __syncthreads();
+#pragma unroll 4
+        for (unsigned l = 0; l < DEPTH; l++) {
+            uint64_t x[EACH], y[EACH];
+            for (unsigned e = 0; e < EACH; e++) {
+                x[e] = s.x[l][row + 16 * e];
+                y[e] = s.y[l][col + 16 * e];
+            }
+            for (unsigned e = 0; e < EACH; e++)
+                for (unsigned f = 0; f < EACH; f++)
+                    sum[e][f] += x[e] * y[f];
+        }
+        __syncthreads();
+    }
+    for (unsigned e = 0; e < EACH; e++)
+        for (unsigned f = 0; f < EACH; f++) {
+            const uint32_t i = i0 + row + 16 * e, j = j0 + col + 16 * f;
+            if (i >= b.m || j >= b.n)
+                continue;
+            if (g.splits == 1)
+                product_store(&b, i, j, sum[e][f]);
+            else
+                add_to(b.z + i * b.z_row + j, sum[e][f]);
+        }
+}
+
+/* What splits are added to. */
+__global__ void gemm_zero(const __grid_constant__ product_task t) {
+    const uint64_t each = (uint64_t)t.m * t.n, all = each * t.groups * t.heads;
+    for (uint64_t e = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; e < all;
+         e += (uint64_t)gridDim.x * blockDim.x) {
+        const uint32_t block = (uint32_t)(e / each), at = (uint32_t)(e % each);
+        const product_task b = product_block(&t, block / t.heads, block % t.heads);
+        b.z[at / t.n * b.z_row + at % t.n] = 0;
+    }
+}
+
+/* --- BIT_SUMS --------------------------------------------------------------------------------- */
+
+/* A block of threads takes rows of a band and 4 columns: thread a + 64 c has sum a of column c. The
+ * sums of bands are added in any order. */
+enum { BAND = 1024, SUMS = 64 };
+
+__global__ void bits_kernel(const __grid_constant__ bits_task t) {
+    __shared__ uint64_t word[BAND];
+    __shared__ uint32_t key[AES_KEY_WORDS];
+    fill_tables();
+    __syncthreads();
+    if (threadIdx.x == 0)
+        aes_expand(t.key, key);
+    __syncthreads();
+    const uint64_t first = (uint64_t)blockIdx.x * BAND;
+    const uint32_t rows = t.rows - first < BAND ? (uint32_t)(t.rows - first) : BAND;
+    for (uint32_t i = threadIdx.x; i < rows; i += blockDim.x)
+        word[i] = bits_word(&t, key, first + i);
+    __syncthreads();
+    const unsigned a = threadIdx.x % SUMS;
+    for (uint64_t j = threadIdx.x / SUMS + (uint64_t)blockIdx.y * (THREADS / SUMS); j < t.cols;
+         j += (uint64_t)gridDim.y * (THREADS / SUMS))
+        for (unsigned c = 0; c < 2; c++) {
+            const uint64_t *x = c == 0 ? t.x.lo : t.x.hi;
+            uint64_t *out = c == 0 ? t.out.lo : t.out.hi, sum = 0;
+            if (x == NULL)
+                continue;
+            for (uint32_t i = 0; i < rows; i++)
+                sum += bits_operand(&t, x, first + i, j) & (0 - bit_of(word[i], a));
+            add_to(out + (uint64_t)a * t.cols + j, sum);
+        }
+}
+
+/* --- HASH ------------------------------------------------------------------------------------- */
+
+__global__ void chunks_kernel(const digest_item *items, uint32_t count, uint64_t chunks,
+                              uint8_t *digests) {
+    const uint64_t k = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (k < chunks)
+        digest_chunk(items, count, k, digests + DIGEST_BYTES * k);
+}
+
+__global__ void items_kernel(const digest_item *items, uint32_t count, const uint8_t *digests) {
+    const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count)
+        digest_item_end(&items[i], digests);
+}
+
+/* --- Bytes ------------------------------------------------------------------------------------ */
+
+__global__ void bytes_kernel(const uvcc_copy_item *items, bool wipe) {
+    const uvcc_copy_item it = items[blockIdx.y];
+    const size_t from = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const size_t step = (size_t)gridDim.x * blockDim.x;
+    const uintptr_t bits = (uintptr_t)it.dst | (wipe ? 0 : (uintptr_t)it.src);
+    const size_t wide = (bits & 15) == 0 ? it.len / 16 : 0;
+    for (size_t k = from; k < wide; k += step)
+        ((uint4 *)it.dst)[k] = wipe ? make_uint4(0, 0, 0, 0) : ((const uint4 *)it.src)[k];
+    for (size_t k = 16 * wide + from; k < it.len; k += step)
+        it.dst[k] = wipe ? 0 : it.src[k];
+}
+
+} // namespace
+
+cudaError_t uvcci_gpu_run_map(const map_task *t, unsigned sms, cudaStream_t s) {
+    const uint64_t elems = map_elems(t);
+    const unsigned parts = t->out.hi != NULL ? 2 : 1;
+    if (elems == 0)
+        return cudaSuccess;
+    if (t->op == UVCC_MAP_SUM_ROWS)
+        map_column_sums<<<dim3(grid_of((elems + WARP - 1) / WARP, sms), parts), THREADS, 0, s>>>(*t);
+    else if (map_is_sum(t->op))
+        map_row_sums<<<dim3(grid_of((elems + THREADS / WARP - 1) / (THREADS / WARP), sms), parts),
+                       THREADS, 0, s>>>(*t);
+    else
+        map_kernel<<<dim3(grid_of((elems + THREADS - 1) / THREADS, sms), parts), THREADS, 0, s>>>(
+            *t);
+    return cudaGetLastError();
+}
+
+/* A task's blocks one after the other; `block` is the first. */
+static uvcci_ring_product ring_product(const product_task *block) {
+    uvcci_ring_product p = {};
+    p.m = block->m;
+    p.n = block->n;
+    p.k = block->k;
+    p.x = {block->x[0], block->x[1], block->x_row, block->x_col};
+    p.y = {block->y[0], block->y[1], block->y_row, block->y_col};
+    p.z = block->z;
+    p.z_row = block->z_row;
+    p.accumulate = block->accumulate;
+    return p;
+}
+
+size_t uvcci_gpu_gemm_scratch(const product_task *t) {
+    /* Where both take as long, on an H100; and more scratch makes nothing faster. */
+    const uint64_t least_terms = 1ull << 27;
+    const uint32_t least_side = 32;
+    const size_t most = (size_t)1 << 30;
+    if (2ull * t->m * t->n * t->k < least_terms || t->m < least_side || t->n < least_side)
+        return 0;
+    const uvcci_ring_product p = ring_product(t);
+    const size_t room = uvcci_ring_gemm_room(&p), least = uvcci_ring_gemm_least(&p);
+    return room < most ? room : least < most ? most : least;
+}
+
+static cudaError_t run_on_tensor_cores(const product_task *t, uint8_t *scratch, size_t bytes,
+                                       cudaStream_t s) {
+    cudaError_t e = cudaSuccess;
+    for (uint32_t i = 0; i < t->groups * t->heads && e == cudaSuccess; i++) {
+        const product_task block = product_block(t, i / t->heads, i % t->heads);
+        const uvcci_ring_product p = ring_product(&block);
+        e = uvcci_ring_gemm(&p, scratch, bytes, s);
+    }
+    return e;
+}
+
+cudaError_t uvcci_gpu_run_gemm(const product_task *t, uint8_t *scratch, size_t bytes, unsigned sms,
+                               cudaStream_t s) {
+    const uvcci_ring_product first = ring_product(t);
+    if (scratch != nullptr && uvcci_gpu_gemm_scratch(t) != 0 &&
+        uvcci_ring_gemm_least(&first) <= bytes)
+        return run_on_tensor_cores(t, scratch, bytes, s);
+    gemm_launch g = {};
+    g.t = *t;
+    g.tiles_m = (t->m + TILE - 1) / TILE;
+    g.tiles_n = (t->n + TILE - 1) / TILE;
+    const uint64_t tiles = (uint64_t)g.tiles_m * g.tiles_n * t->groups * t->heads;
+    const uint32_t steps = 2 * ((t->k + DEPTH - 1) / DEPTH);
+    if (tiles == 0)
+        return cudaSuccess;
+    uint64_t splits = tiles < 2 * sms ? 2 * sms / tiles : 1; /* few tiles: of less depth each */
+    splits = splits > SPLITS_MAX ? SPLITS_MAX : splits;
+    splits = splits > steps / 4 ? (steps < 4 ? 1 : steps / 4) : splits;
+    g.depth = (uint32_t)((steps + splits - 1) / splits);
+    g.splits = g.depth == 0 ? 1 : (steps + g.depth - 1) / g.depth;
+    if (g.splits == 0 || tiles * g.splits > 0x7fffffff)
+        return cudaErrorInvalidValue;
+    if (g.splits > 1 && !t->accumulate)
+        gemm_zero<<<grid_of(((uint64_t)t->m * t->n * t->groups * t->heads + THREADS - 1) / THREADS,
+                            sms),
+                    THREADS, 0, s>>>(*t);
+    gemm_kernel<<<(unsigned)(tiles * g.splits), THREADS, 0, s>>>(g);
+    return cudaGetLastError();
+}
+
+cudaError_t uvcci_gpu_run_bits(const bits_task *t, unsigned sms, cudaStream_t s) {
+    const size_t bytes = (size_t)SUMS * t->cols * sizeof(uint64_t);
+    cudaError_t e = cudaSuccess;
+    for (unsigned c = 0; c < 2 && e == cudaSuccess; c++)
+        if ((c == 0 ? t->x.lo : t->x.hi) != NULL)
+            e = cudaMemsetAsync(c == 0 ? t->out.lo : t->out.hi, 0, bytes, s);
+    if (e != cudaSuccess)
+        return e;
+    const unsigned bands = (unsigned)(((uint64_t)t->rows + BAND - 1) / BAND);
+    const unsigned each = THREADS / SUMS, wide = (t->cols + each - 1) / each;
+    const unsigned y = wide < sms ? wide : sms;
+    bits_kernel<<<dim3(bands, y), THREADS, AES_SHARED_WORDS * sizeof(uint32_t), s>>>(*t);
+    return cudaGetLastError();
+}
+
+cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint64_t chunks,
+                               uint8_t *digests, cudaStream_t s) {
+    enum { FEW = 64 };
+    if (chunks != 0)
+        chunks_kernel<<<(unsigned)((chunks + FEW - 1) / FEW), FEW, 0, s>>>(items, count, chunks,
+                                                                          digests);
+    if (count != 0)
+        items_kernel<<<(count + FEW - 1) / FEW, FEW, 0, s>>>(items, count, digests);
+    return cudaGetLastError();
+}
+
+cudaError_t uvcci_gpu_run_bytes(const uvcc_copy_item *items, uint32_t count, size_t len_max,
+                                bool wipe, cudaStream_t s) {
+    enum { EACH_THREAD = 64, GRID_MAX = 256, ITEMS_MAX = 65535 };
+    const size_t some = (len_max + THREADS * EACH_THREAD - 1) / (THREADS * EACH_THREAD);
+    if (some == 0)
+        return cudaSuccess;
+    const unsigned x = some < GRID_MAX ? (unsigned)some : GRID_MAX;
+    for (uint32_t at = 0; at < count; at += ITEMS_MAX) {
+        const uint32_t n = count - at < ITEMS_MAX ? count - at : ITEMS_MAX;
+        bytes_kernel<<<dim3(x, n), THREADS, 0, s>>>(items + at, wipe);
+    }
+    return cudaGetLastError();
+}
+
+cudaError_t uvcci_gpu_prepare_forms(void) {
+    return cudaFuncSetAttribute(bits_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                AES_SHARED_WORDS * sizeof(uint32_t));
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pool.h - memory of the device, or pinned memory of the host that the device reaches: taken from
+ * CUDA in large chunks, handed out in sizes that are kept when they come back. Any thread may call,
+ * with the pool's device as its current one. */
+#ifndef UVCCI_GPU_POOL_H
+#define UVCCI_GPU_POOL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <uvcc/types.h>
+
+enum { UVCCI_GPU_POOL_CLASSES = 160 };
+
+typedef struct uvcci_gpu_pool_chunk {
+    uint8_t *at;
+    size_t bytes, used;
+} uvcci_gpu_pool_chunk;
+
+typedef struct uvcci_gpu_pool {
+    pthread_mutex_t lock;
+    uvcc_allocator records;
+    bool pinned;
+    uint64_t limit, held;
+    uvcci_gpu_pool_chunk *chunks; /* by address */
+    uint32_t chunk_count, chunk_room, filling;
+    struct uvcci_gpu_pool_free *kept[UVCCI_GPU_POOL_CLASSES];
+} uvcci_gpu_pool;
+
+/* limit: bytes, 0: none. */
+void uvcci_gpu_pool_init(uvcci_gpu_pool *p, const uvcc_allocator *records, bool pinned,
+                         uint64_t limit);
+/* give_back false: the device is lost, and its memory with it. */
+void uvcci_gpu_pool_close(uvcci_gpu_pool *p, bool give_back);
+/* Aligned to 256 bytes; NULL at the limit or when CUDA has no more. */
+void *uvcci_gpu_pool_take(uvcci_gpu_pool *p, size_t bytes);
+/* With the same number of bytes. The caller has wiped it. */
+void uvcci_gpu_pool_give(uvcci_gpu_pool *p, void *at, size_t bytes);
+/* Whether all of those bytes are in one chunk. */
+bool uvcci_gpu_pool_has(uvcci_gpu_pool *p, const void *at, size_t bytes);
+
+#endif

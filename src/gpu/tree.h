@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tree.h - the trees of keys (compute.md, section 4): DPF, DCF and multi-scale tables, evaluated at
+ * an element and made for one. */
+#ifndef UVCCI_GPU_TREE_H
+#define UVCCI_GPU_TREE_H
+
+#include "gpu/vec.h"
+
+/* Levels of a DPF whose blocks of 128 values come below. */
+ON_BOTH unsigned dpf_depth(unsigned n) {
+    return n > 7 ? n - 7 : 0;
+}
+ON_BOTH size_t control_bytes(unsigned depth) {
+    return (2u * depth + 7) / 8;
+}
+
+typedef struct seed {
+    uint64_t lo, hi;
+} seed;
+typedef struct node {
+    seed s; /* bit 0 is clear */
+    uint64_t t;
+} node;
+
+ON_BOTH seed seed_xor(seed a, seed b) {
+    seed y;
+    y.lo = a.lo ^ b.lo;
+    y.hi = a.hi ^ b.hi;
+    return y;
+}
+ON_BOTH seed seed_if(uint64_t v, seed a) {
+    a.lo &= 0 - v;
+    a.hi &= 0 - v;
+    return a;
+}
+ON_BOTH seed seed_clear(seed a) {
+    a.lo &= ~(uint64_t)1;
+    return a;
+}
+ON_BOTH seed seed_choose(uint64_t v, seed a, seed b) {
+    seed y;
+    y.lo = choose(v, a.lo, b.lo);
+    y.hi = choose(v, a.hi, b.hi);
+    return y;
+}
+ON_BOTH seed seed_load(const uint8_t *p) {
+    seed y;
+    y.lo = load64(p);
+    y.hi = load64(p + 8);
+    return y;
+}
+ON_BOTH void seed_store(uint8_t *p, seed a) {
+    store64(p, a.lo);
+    store64(p + 8, a.hi);
+}
+
+/* MMO of side d, which may differ from lane to lane if it is public. */
+ON_BOTH seed mmo(const vec *c, unsigned d, seed s) {
+    aes_block x;
+    x.w[0] = (uint32_t)s.lo;
+    x.w[1] = (uint32_t)(s.lo >> 32);
+    x.w[2] = (uint32_t)s.hi;
+    x.w[3] = (uint32_t)(s.hi >> 32);
+    x = aes(c->key[DPF_KEY + d], x);
+    s.lo ^= x.w[0] | (uint64_t)x.w[1] << 32;
+    s.hi ^= x.w[2] | (uint64_t)x.w[3] << 32;
+    return s;
+}
+
+/* The root of this element that comes from a pair. */
+ON_BOTH node root_of(const vec *c, unsigned call, unsigned pair, uint64_t t) {
+    node r;
+    r.s.lo = prg_call_at(c, call, pair, UVCC_TAG_root, 0, 2 * (uint64_t)c->i) & ~(uint64_t)1;
+    r.s.hi = prg_call_at(c, call, pair, UVCC_TAG_root, 0, 2 * (uint64_t)c->i + 1);
+    r.t = t;
+    return r;
+}
+ON_BOTH node own_root(const vec *c, unsigned call) {
+    return root_of(c, call, with_other(c), is_tail(c) ? 1 : 0);
+}
+
+/* A key's levels and their control bits. */
+typedef struct levels {
+    const uint8_t *words, *bits;
+    unsigned depth;
+} levels;
+
+ON_BOTH uint64_t control_bit(const vec *c, const levels *k, unsigned level, unsigned side) {
+    const unsigned at = 2 * level + side;
+    return bit_of(k->bits[control_bytes(k->depth) * c->i + at / 8], at % 8);
+}
+ON_BOTH node child(const vec *c, const levels *k, node a, unsigned level, unsigned side) {
+    const seed y = mmo(c, side, a.s);
+    const seed cw = seed_load(k->words + 16 * ((size_t)level * c->b->count + c->i));
+    node n;
+    n.s = seed_clear(seed_xor(y, seed_if(a.t, cw)));
+    n.t = (y.lo & 1) ^ (a.t & control_bit(c, k, level, side));
+    return n;
+}
+
+/* --- DPF -------------------------------------------------------------------------------------- */
+
+typedef struct dpf {
+    levels k;
+    const uint8_t *last; /* final words */
+    unsigned n;
+} dpf;
+
+/* A key CW(n) whose three arrays stand together. */
+ON_BOTH dpf dpf_at(const vec *c, const uint8_t *key, unsigned n) {
+    dpf f;
+    f.n = n;
+    f.k.depth = dpf_depth(n);
+    f.k.words = key;
+    f.last = key + (size_t)16 * f.k.depth * c->b->count;
+    f.k.bits = f.last + (size_t)16 * c->b->count;
+    return f;
+}
+ON_BOTH seed terminal(const vec *c, const dpf *f, node a) {
+    return seed_xor(mmo(c, 0, a.s), seed_if(a.t, seed_load(f->last + (size_t)16 * c->i)));
+}
+/* Where a value is in its block of 128. */
+ON_BOTH unsigned terminal_at(unsigned n, uint64_t x) {
+    return (unsigned)low(x, n < 7 ? n : 7);
+}
+/* A share of [alpha <= x], x < 2^n. */
+ON_BOTH uint64_t dpf_prefix(const vec *c, const dpf *f, node root, uint64_t x) {
+    uint64_t p = 0;
+    node a = root;
+    for (unsigned l = 0; l < f->k.depth; l++) {
+        const unsigned side = (unsigned)bit_of(x, f->n - 1 - l);
+        const node below = child(c, &f->k, a, l, side);
+        p ^= side & (a.t ^ below.t);
+        a = below;
+    }
+    const seed y = terminal(c, f, a);
+    const unsigned at = terminal_at(f->n, x);
+    p ^= at < 64 ? parity(low(y.lo, at + 1)) : parity(y.lo) ^ parity(low(y.hi, at - 63));
+    return p;
+}
+
+/* Where OTHER's two streams have a key's sections. */
+typedef struct made {
+    uint8_t *words[2], *last[2], *bits[2];
+} made;
+
+ON_BOTH made made_at(const vec *c, unsigned depth) {
+    made m;
+    for (unsigned p = 0; p < 2; p++) {
+        m.words[p] = c->b->out_bytes[p];
+        m.last[p] = m.words[p] + (size_t)16 * depth * c->b->count;
+        m.bits[p] = m.last[p] + (size_t)16 * c->b->count;
+    }
+    return m;
+}
+
+/* Both parties' nodes as OTHER makes a key, and the control bits of its levels so far. */
+typedef struct maker {
+    node n[2];
+    uint64_t control[2];
+} maker;
+
+ON_BOTH maker maker_of(const vec *c, unsigned call) {
+    maker m;
+    m.n[0] = root_of(c, call, HO_OF_OTHER, 0);
+    m.n[1] = root_of(c, call, TO_OF_OTHER, 1);
+    m.control[0] = m.control[1] = 0;
+    return m;
+}
+/* Makes a level for a path that goes to side a, and goes there. */
+ON_BOTH void make_level(const vec *c, maker *m, unsigned level, uint64_t a,
+                        uint8_t *const words[2]) {
+    seed y[2][2];
+    for (unsigned p = 0; p < 2; p++)
+        for (unsigned d = 0; d < 2; d++)
+            y[p][d] = mmo(c, d, m->n[p].s);
+    const seed left = seed_xor(y[0][0], y[1][0]), right = seed_xor(y[0][1], y[1][1]);
+    const seed cw = seed_clear(seed_choose(a, left, right));
+    const uint64_t tau0 = (left.lo & 1) ^ a ^ 1, tau1 = (right.lo & 1) ^ a;
+    const size_t at = 16 * ((size_t)level * c->b->count + c->i);
+    seed_store(words[0] + at, cw);
+    seed_store(words[1] + at, cw);
+    m->control[level / 32] |= (tau0 | tau1 << 1) << 2 * (level % 32);
+    for (unsigned p = 0; p < 2; p++) {
+        const seed s = seed_choose(a, y[p][1], y[p][0]);
+        const uint64_t t = m->n[p].t;
+        m->n[p].s = seed_clear(seed_xor(s, seed_if(t, cw)));
+        m->n[p].t = (s.lo & 1) ^ (t & choose(a, tau1, tau0));
+    }
+}
+ON_BOTH void make_controls(const vec *c, const maker *m, unsigned depth, uint8_t *const bits[2]) {
+    const size_t bytes = control_bytes(depth);
+    for (size_t k = 0; k < bytes; k++) {
+        const uint8_t byte = (uint8_t)(m->control[k / 8] >> 8 * (k % 8));
+        bits[0][bytes * c->i + k] = byte;
+        bits[1][bytes * c->i + k] = byte;
+    }
+}
+/* CW(n) for alpha < 2^n; HEAD's terminal bit at alpha. */
+ON_BOTH uint64_t make_dpf(const vec *c, unsigned call, unsigned n, uint64_t alpha, const made *to) {
+    const unsigned depth = dpf_depth(n);
+    maker m = maker_of(c, call);
+    for (unsigned l = 0; l < depth; l++)
+        make_level(c, &m, l, bit_of(alpha, n - 1 - l), to->words);
+    const seed head = mmo(c, 0, m.n[0].s);
+    seed fw = seed_xor(head, mmo(c, 0, m.n[1].s));
+    const uint64_t at = terminal_at(n, alpha), bit = (uint64_t)1 << (at & 63), high = at >> 6;
+    const seed point = {bit & (high - 1), bit & (0 - high)};
+    fw = seed_xor(fw, point);
+    seed_store(to->last[0] + (size_t)16 * c->i, fw);
+    seed_store(to->last[1] + (size_t)16 * c->i, fw);
+    make_controls(c, &m, depth, to->bits);
+    const seed y = seed_xor(head, seed_if(m.n[0].t, fw));
+    return bit_of(choose(high, y.hi, y.lo), (unsigned)(at & 63));
+}
+
+/* --- DCF -------------------------------------------------------------------------------------- */
+
+enum { DCF_WORDS_MAX = 4 };
+
+typedef struct dcf {
+    levels k;
+    const uint8_t *values, *last;
+    unsigned w;
+} dcf;
+
+ON_BOTH dcf dcf_at(const vec *c, const uint8_t *key, unsigned n, unsigned w) {
+    const size_t count = c->b->count;
+    dcf f;
+    f.w = w;
+    f.k.depth = n;
+    f.k.words = key;
+    f.values = key + 16 * n * count;
+    f.last = f.values + 8 * w * n * count;
+    f.k.bits = f.last + 8 * w * count;
+    return f;
+}
+ON_BOTH void dcf_values(const vec *c, unsigned side, seed s, unsigned w, uint64_t *v) {
+    for (unsigned k = 0; k < w; k += 2) {
+        seed x = s;
+        x.lo ^= k + 1;
+        x = mmo(c, side, x);
+        v[k] = x.lo;
+        if (k + 1 < w)
+            v[k + 1] = x.hi;
+    }
+}
+/* This party's share of beta where x < alpha, x < 2^n. */
+ON_BOTH void dcf_eval(const vec *c, const dcf *f, node root, uint64_t x, uint64_t *sum) {
+    uint64_t v[DCF_WORDS_MAX];
+    node a = root;
+    for (unsigned j = 0; j < f->w; j++)
+        sum[j] = 0;
+    for (unsigned l = 0; l < f->k.depth; l++) {
+        const unsigned side = (unsigned)bit_of(x, f->k.depth - 1 - l);
+        const uint8_t *vcw = f->values + 8 * f->w * ((size_t)l * c->b->count + c->i);
+        dcf_values(c, side, a.s, f->w, v);
+        for (unsigned j = 0; j < f->w; j++)
+            sum[j] += v[j] + (load64(vcw + 8 * j) & (0 - a.t));
+        a = child(c, &f->k, a, l, side);
+    }
+    dcf_values(c, 0, a.s, f->w, v);
+    for (unsigned j = 0; j < f->w; j++) {
+        sum[j] += v[j] + (load64(f->last + 8 * ((size_t)f->w * c->i + j)) & (0 - a.t));
+        if (is_tail(c))
+            sum[j] = 0 - sum[j];
+    }
+}
+ON_BOTH void store_both(uint8_t *const to[2], size_t at, uint64_t x) {
+    store64(to[0] + at, x);
+    store64(to[1] + at, x);
+}
+/* DCF(n, w) for alpha and beta to the beginning of both streams. */
+ON_BOTH void make_dcf(const vec *c, unsigned call, unsigned n, unsigned w, uint64_t alpha,
+                      const uint64_t *beta) {
+    const size_t count = c->b->count;
+    uint8_t *words[2], *values[2], *last[2], *bits[2];
+    uint64_t sum[DCF_WORDS_MAX], v[2][2][DCF_WORDS_MAX];
+    for (unsigned p = 0; p < 2; p++) {
+        words[p] = c->b->out_bytes[p];
+        values[p] = words[p] + 16 * n * count;
+        last[p] = values[p] + 8 * w * n * count;
+        bits[p] = last[p] + 8 * w * count;
+    }
+    for (unsigned j = 0; j < w; j++)
+        sum[j] = 0;
+    maker m = maker_of(c, call);
+    for (unsigned l = 0; l < n; l++) {
+        const uint64_t a = bit_of(alpha, n - 1 - l), t1 = m.n[1].t;
+        for (unsigned p = 0; p < 2; p++)
+            for (unsigned d = 0; d < 2; d++)
+                dcf_values(c, d, m.n[p].s, w, v[p][d]);
+        for (unsigned j = 0; j < w; j++) {
+            const uint64_t left = v[0][0][j] - v[1][0][j], right = v[0][1][j] - v[1][1][j];
+            const uint64_t keep = choose(a, right, left), lose = choose(a, left, right);
+            const uint64_t word = (beta[j] & (0 - a)) - lose - sum[j];
+            sum[j] += keep + word;
+            store_both(values, 8 * (((size_t)l * count + c->i) * w + j), flip(word, t1));
+        }
+        make_level(c, &m, l, a, words);
+    }
+    for (unsigned p = 0; p < 2; p++)
+        dcf_values(c, 0, m.n[p].s, w, v[p][0]);
+    for (unsigned j = 0; j < w; j++)
+        store_both(last, 8 * ((size_t)w * c->i + j),
+                   flip(v[1][0][j] - v[0][0][j] - sum[j], m.n[1].t));
+    make_controls(c, &m, n, bits);
+}
+
+/* --- Walks from node to node ------------------------------------------------------------------ */
+
+/* The path to the node that was visited last: going to one beside it takes the levels that differ
+ * only. Where a walk goes is public. */
+typedef struct walk {
+    node at[65];
+    uint64_t number; /* of the last node, counted from the left of its level */
+    unsigned level;
+} walk;
+
+ON_BOTH void walk_from(walk *w, node root) {
+    w->at[0] = root;
+    w->number = 0;
+    w->level = 0;
+}
+ON_BOTH node walk_to(const vec *c, const levels *k, walk *w, uint64_t number, unsigned level) {
+    unsigned same = level < w->level ? level : w->level;
+    while ((level - same >= 64 ? 0 : number >> (level - same)) !=
+           (w->level - same >= 64 ? 0 : w->number >> (w->level - same)))
+        same--;
+    for (unsigned l = same; l < level; l++)
+        w->at[l + 1] = child(c, k, w->at[l], l, (unsigned)bit_of(number, level - 1 - l));
+    w->number = number;
+    w->level = level;
+    return w->at[level];
+}
+
+#endif

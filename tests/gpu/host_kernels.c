@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* host_kernels.c - see host_kernels.h. What a warp does together, packing, is done for 32 elements
+ * in turn. */
+#include "host_kernels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/describe.h"
+#include "gpu/kinds.h"
+
+enum { WARP = 32 };
+
+static void expand_keys(const uvcc_step_keys *from, uint32_t (*to)[AES_KEY_WORDS]) {
+    for (unsigned pair = 0; pair < 3; pair++)
+        for (unsigned tag = 0; tag < UVCC_TAG_COUNT; tag++)
+            aes_expand(from->prg[pair][tag], to[pair * UVCC_TAG_COUNT + tag]);
+    for (unsigned d = 0; d < 2; d++)
+        aes_expand(from->dpf[d], to[DPF_KEY + d]);
+}
+
+static void run_warp(const vec *block, uint32_t first, uint32_t units) {
+    uint64_t x[2][WARP] = {{0}};
+    vec c = *block;
+    for (unsigned k = 0; k < WARP && first + k < units; k++) {
+        c.i = first + k;
+        const packed p = do_unit(c.t->kind, &c);
+        x[0][k] = p.x[0];
+        x[1][k] = p.x[1];
+    }
+    for (unsigned which = 0; packs(c.t->kind) && which < 2; which++) {
+        const packing to = packing_of(&c, which);
+        for (unsigned j = 0; j < 4 * to.bits; j++)
+            pack_byte(&to, c.b->count, first, x[which], j);
+    }
+}
+
+static void run_vec(const uvcc_task *t) {
+    static uint32_t keys[STEP_KEYS][AES_KEY_WORDS];
+    vec_block *blocks = calloc(t->u.vec.count + 1, sizeof *blocks);
+    vec_task task;
+    if (blocks == NULL)
+        abort();
+    uvcci_gpu_describe_vec(t, &task);
+    uvcci_gpu_describe_blocks(t, blocks);
+    if (t->keys != NULL)
+        expand_keys(t->keys, keys);
+    for (uint32_t b = 0; b < task.count; b++) {
+        vec c = {.t = &task, .block = &blocks[b], .b = &blocks[b].at};
+        c.key = (const uint32_t(*)[AES_KEY_WORDS])keys;
+        const uint32_t units = units_of(&task, c.b);
+        for (uint32_t i = 0; i < (units + 63) / 64 * 64; i += WARP)
+            run_warp(&c, i, units);
+    }
+    free(blocks);
+}
+
+static void run_map(const map_task *t) {
+    for (unsigned k = 0; k < 2; k++) {
+        const map_part p = map_part_of(t, k);
+        for (uint64_t e = 0; map_makes(t, k) && e < map_elems(t); e++)
+            p.out[e] = map_is_sum(t->op) ? map_sum(t, &p, e, 0, 1) : map_element(t, &p, e);
+    }
+}
+
+static void run_gemm(const product_task *t) {
+    for (uint32_t g = 0; g < t->groups; g++)
+        for (uint32_t h = 0; h < t->heads; h++) {
+            const product_task b = product_block(t, g, h);
+            for (uint32_t i = 0; i < b.m; i++)
+                for (uint32_t j = 0; j < b.n; j++)
+                    product_store(&b, i, j, product_at(&b, i, j));
+        }
+}
+
+static void sum_bits(const bits_task *t, const uint32_t *key, const uint64_t *x, uint64_t *out) {
+    for (uint32_t a = 0; a < 64; a++)
+        for (uint32_t j = 0; j < t->cols; j++) {
+            uint64_t sum = 0;
+            for (uint32_t i = 0; i < t->rows; i++)
+                sum += bits_operand(t, x, i, j) & (0 - bit_of(bits_word(t, key, i), a));
+            out[(size_t)a * t->cols + j] = sum;
+        }
+}
+
+static void run_bits(const bits_task *t) {
+    uint32_t key[AES_KEY_WORDS];
+    aes_expand(t->key, key);
+    if (t->x.lo != NULL)
+        sum_bits(t, key, t->x.lo, t->out.lo);
+    if (t->x.hi != NULL)
+        sum_bits(t, key, t->x.hi, t->out.hi);
+}
+
+static void run_hash(const uvcc_task *t) {
+    digest_item *items = calloc(t->u.hash.count + 1, sizeof *items);
+    const uint64_t chunks = items == NULL ? 0 : uvcci_gpu_describe_hash(t, items);
+    uint8_t *digests = malloc(DIGEST_BYTES * (chunks + 1));
+    if (items == NULL || digests == NULL)
+        abort();
+    for (uint64_t k = 0; k < chunks; k++)
+        digest_chunk(items, t->u.hash.count, k, digests + DIGEST_BYTES * k);
+    for (uint32_t i = 0; i < t->u.hash.count; i++)
+        digest_item_end(&items[i], digests);
+    free(digests);
+    free(items);
+}
+
+static void run_bytes(const uvcc_task *t) {
+    for (uint32_t i = 0; i < t->u.copy.count; i++) {
+        const uvcc_copy_item *it = &t->u.copy.items[i];
+        if (it->len != 0 && t->kind == UVCC_TASK_COPY)
+            memcpy(it->dst, it->src, it->len);
+        else if (it->len != 0)
+            memset(it->dst, 0, it->len);
+    }
+}
+
+static int run_task(const uvcc_task *t) {
+    if (uvcci_gpu_check(t) != 0)
+        return UVCC_ERR_JOB;
+    if (uvcci_gpu_is_vec(t->kind)) {
+        run_vec(t);
+    } else if (t->kind == UVCC_TASK_MAP) {
+        const map_task m = uvcci_gpu_describe_map(t);
+        run_map(&m);
+    } else if (t->kind == UVCC_TASK_GEMM) {
+        const product_task p = uvcci_gpu_describe_gemm(t);
+        run_gemm(&p);
+    } else if (t->kind == UVCC_TASK_BIT_SUMS) {
+        const bits_task b = uvcci_gpu_describe_bits(t);
+        run_bits(&b);
+    } else if (t->kind == UVCC_TASK_HASH) {
+        run_hash(t);
+    } else {
+        run_bytes(t);
+    }
+    return 0;
+}
+
+int host_kernels_run(const uvcc_job *job) {
+    int e = 0;
+    for (uint32_t i = 0; i < job->count && e == 0; i++)
+        e = run_task(&job->tasks[i]);
+    return e;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every task on a card: the golden vectors, other operands beside the portable kernels, with
+ * operands in pinned memory; what cannot run fails and says why; completions go to whose cookie
+ * they have. Skipped where there is no card. */
+#include "card_job.h"
+#include "vector_test.h"
+
+static vector_executor on_card(uvcc_gpu *x) {
+    vector_executor v = {.run = card_run, .user = x};
+    v.memory = uvcc_gpu_allocator(x);
+    return v;
+}
+
+static void golden_vectors(void **state) {
+    const uvcc_gpu_config cfg = card_config();
+    uvcc_gpu *x = card_open(&cfg);
+    const vector_executor v = on_card(x);
+    (void)state;
+    vector_test_golden(&v);
+    uvcc_gpu_free(x);
+}
+
+static void other_operands(void **state) {
+    const uvcc_gpu_config cfg = card_config();
+    uvcc_gpu *x = card_open(&cfg);
+    const vector_executor v = on_card(x);
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3; seed++)
+        vector_test_random(&v, seed);
+    uvcc_gpu_free(x);
+}
+
+/* ---- jobs ---- */
+
+/* Memory of the test goes up and down with the job; completions have the cookie of their job. */
+static void jobs_of_several_sessions(void **state) {
+    enum { SESSIONS = 7 };
+    static sum_job s[SESSIONS];
+    const uvcc_gpu_config cfg = card_config();
+    uvcc_gpu *x = card_open(&cfg);
+    uvcc_completion c;
+    (void)state;
+    for (unsigned i = 0; i < SESSIONS; i++) {
+        sum_make(&s[i], x, 100 + i);
+        assert_int_equal(uvcc_gpu_submit(x, &s[i].job), 0);
+    }
+    for (unsigned i = SESSIONS; i-- != 0;) {
+        while (uvcc_gpu_poll_of(x, 100 + i, &c) != 1)
+            ; /* it comes: a job that hangs would fail at its deadline */
+        assert_int_equal(c.cookie, 100 + i);
+        assert_int_equal(c.id, 3 * (100 + i));
+        assert_int_equal(c.status, 0);
+        for (unsigned k = 0; k < ELEMS; k++)
+            assert_int_equal(s[i].host[0][k], 100 + i + 8u * k);
+        sum_free(&s[i]);
+    }
+    assert_int_equal(uvcc_gpu_pending(x), 0);
+    assert_int_equal(uvcc_gpu_poll(x, &c), 0);
+    assert_string_equal(uvcc_gpu_trouble(x), "");
+    uvcc_gpu_free(x);
+}
+
+/* A job that names memory of nobody's is refused before a kernel sees it, and others run on. */
+static void a_stray_pointer_is_refused(void **state) {
+    static sum_job s;
+    static uint64_t stray[ELEMS];
+    const uvcc_gpu_config cfg = card_config();
+    uvcc_gpu *x = card_open(&cfg);
+    (void)state;
+    sum_make(&s, x, 1);
+    s.task[1].u.map.y.lo = stray;
+    assert_int_equal(card_status(x, &s.job), UVCC_ERR_JOB);
+    assert_non_null(strstr(uvcc_gpu_trouble(x), "MAP: y"));
+    s.task[1].u.map.y.lo = s.y;
+    assert_int_equal(card_status(x, &s.job), 0);
+    sum_free(&s);
+    uvcc_gpu_free(x);
+}
+
+static void a_collective_is_refused(void **state) {
+    const uvcc_gpu_config cfg = card_config();
+    uvcc_gpu *x = card_open(&cfg);
+    const uvcc_task t = {.kind = UVCC_TASK_COLLECTIVE};
+    const uvcc_job job = {.id = 1, .tasks = &t, .count = 1};
+    (void)state;
+    assert_int_equal(card_status(x, &job), UVCC_ERR_JOB);
+    assert_non_null(strstr(uvcc_gpu_trouble(x), "COLLECTIVE"));
+    uvcc_gpu_free(x);
+}
+
+static void a_budget_holds(void **state) {
+    uvcc_gpu_config cfg = card_config();
+    cfg.device_bytes = 256u << 20;
+    cfg.pinned_bytes = 64u << 20;
+    uvcc_gpu *x = card_open(&cfg);
+    const uvcc_allocator al = uvcc_gpu_allocator(x);
+    (void)state;
+    assert_null(al.alloc(al.user, 300u << 20, UVCC_MEM_TENSOR));
+    assert_null(al.alloc(al.user, 100u << 20, UVCC_MEM_WIRE));
+    void *p = al.alloc(al.user, 200u << 20, UVCC_MEM_TENSOR);
+    assert_non_null(p);
+    assert_null(al.alloc(al.user, 200u << 20, UVCC_MEM_TENSOR));
+    al.free(al.user, p, 200u << 20, UVCC_MEM_TENSOR);
+    void *q = al.alloc(al.user, 200u << 20, UVCC_MEM_TENSOR);
+    assert_ptr_equal(p, q);
+    al.free(al.user, q, 200u << 20, UVCC_MEM_TENSOR);
+    uvcc_gpu_free(x);
+}
+
+int main(void) {
+    card_needed();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden_vectors),           cmocka_unit_test(other_operands),
+        cmocka_unit_test(jobs_of_several_sessions), cmocka_unit_test(a_stray_pointer_is_refused),
+        cmocka_unit_test(a_collective_is_refused),  cmocka_unit_test(a_budget_holds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
