@@ -431,10 +431,7 @@ static void run(const choice *only, const char *name, uint64_t work, uvcc_progra
     variant v[2 * DRIVERS];
     unsigned count = 0;
     const bool alone = strstr(name, large) != NULL || strstr(name, "bert_layer/512") != NULL;
-    const unsigned steps = strstr(name, deep) != NULL ? 2
-                           : alone                    ? 3
-                           : is_layer(name)           ? 7
-                                                      : STEPS;
+    const unsigned steps = strstr(name, deep) != NULL ? 2 : alone ? 3 : is_layer(name) ? 7 : STEPS;
     for (unsigned k = 0; k < 2 * DRIVERS; k++)
         if (only->drivers[k / 2])
             v[count++] = (variant){

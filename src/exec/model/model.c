@@ -137,11 +137,13 @@ static int check_elements(const uvcc_model_config *c, const uvcci_message *m) {
     const uint64_t row = c->tokens * widest_row(c);
     const uint64_t at_once = c->padding ? 1 : c->sequences; /* padding: one after the other */
     if (tile > 1ull << scores)
-        return uvcci_fail(m, UVCC_ERR_CONFIG,
-                          "tokens must be fewer: %llu scores of a sequence at a time, more than 2^%u",
-                          (unsigned long long)tile, scores);
+        return uvcci_fail(
+            m, UVCC_ERR_CONFIG,
+            "tokens must be fewer: %llu scores of a sequence at a time, more than 2^%u",
+            (unsigned long long)tile, scores);
     if (tile * at_once > 1ull << scores)
-        return uvcci_fail(m, UVCC_ERR_CONFIG, "sequences must be at most %llu: 2^%u scores at a time",
+        return uvcci_fail(m, UVCC_ERR_CONFIG,
+                          "sequences must be at most %llu: 2^%u scores at a time",
                           (unsigned long long)((1ull << scores) / tile), scores);
     if (row > 1u << LOG2_ELEMENTS)
         return uvcci_fail(m, UVCC_ERR_CONFIG, "tokens must be at most %llu: 2^%u elements",
@@ -198,7 +200,9 @@ static int want(const uvcc_model_config *c, const sum_width *s, const uvcci_mess
     const struct {
         const char *name;
         unsigned now, least;
-    } fields[] = {{"frac_bits", f, least_frac}, {inner ? "inner_bits" : "value_bits", value, 1}, {"weight_bits", weight, 1}};
+    } fields[] = {{"frac_bits", f, least_frac},
+                  {inner ? "inner_bits" : "value_bits", value, 1},
+                  {"weight_bits", weight, 1}};
     char advice[128] = "";
     for (unsigned i = 0; i < 3; i++)
         if (off[i] + fields[i].least <= fields[i].now) {
@@ -234,12 +238,12 @@ static int check_bounds(const uvcc_model_config *c, const uvcci_message *m) {
     const unsigned value = uvcci_model_value_bits(c), weight = uvcci_model_weight_bits(c);
     const uint32_t queries = c->heads * uvcci_model_head_size(c);
     const uint32_t most = c->width > queries ? c->width : queries;
+    const bool gated = c->ff == UVCC_MODEL_FF_GATED;
     const bool centred = c->norm == UVCC_MODEL_LAYER_NORM; /* values less their mean */
     const sum_width all[] = {
         {"products with weights", value + weight + uvcci_tf_log2(most), 1, 1, false},
-        {"products with W2", unit_bits(c) + weight + uvcci_tf_log2(c->ff_width), 1, 1,
-         c->ff == UVCC_MODEL_FF_PLAIN},
-        {"gated units", activated_bits(c) + value, 2, 0, false},
+        {"products with W2", unit_bits(c) + weight + uvcci_tf_log2(c->ff_width), 1, 1, !gated},
+        {"gated units", gated ? activated_bits(c) + value : 0, 2, 0, false},
         {"squares in norms", 2 * (value + centred) + uvcci_tf_log2(c->width), 2, 0, false},
         {"sums over tokens", value + c->frac_bits + 1u + uvcci_tf_log2(c->tokens), 1, 0, false},
         {"scores", score_bits(c), 2, 0, false},
