@@ -703,7 +703,7 @@ CHANGE(gated_units, c->ff = UVCC_MODEL_FF_GATED; c->heads = c->head_size = 1; c-
        c->frac_bits = 20; c->value_bits = 11; c->weight_bits = 1; c->norm = UVCC_MODEL_RMS_NORM)
 CHANGE(long_text, c->tokens = 16384)
 CHANGE(many_texts, c->padding = 0; c->tokens = 512; c->sequences = 86)
-CHANGE(long_rows, c->ff_width = 1u << 20; c->tokens = 513)
+CHANGE(long_rows, c->ff_width = 1u << 20; c->weight_bits = 1; c->tokens = 513)
 CHANGE(many_elements, c->ff_width = 1u << 16; c->tokens = 8; c->sequences = 1025)
 CHANGE(many_padded, c->layers = 20; c->sequences = 400)
 CHANGE(many_tiles, c->heads = c->head_size = 1; c->padding = 0; c->mask = UVCC_MODEL_MASK_CAUSAL;
