@@ -107,7 +107,13 @@ typedef struct uvcc_model_config {
                        2^-24) counts as 0. With it mean squares are to lie from 2^-9 to 2^12 */
 
     /* a pass */
-    uint32_t sequences, tokens; /**< tokens: of each sequence, any number to 65536 */
+    /** tokens: of each sequence, to 65536. At a time there are at most 2^27 scores (exact modes:
+     * 2^26), which are heads times tokens times sequences (padding: 1) times the rows of a tile:
+     * tokens, but with mask CAUSAL without padding an eighth of them, 128 at most (4 at least; from
+     * 8192 tokens on a 64th). Without a mask that is 3344 tokens of 12 heads in mode FAST. And
+     * sequences times tokens times the greatest of width, ff_width and heads head_size is at most
+     * 2^29. Padding of several sequences takes 12 numbers of ops for each and layer, of 65,024. */
+    uint32_t sequences, tokens;
 
     /* numbers */
     uint8_t frac_bits;   /**< f: 12 to 20 */
@@ -126,8 +132,7 @@ typedef struct uvcc_model_config {
 UVCC_API int uvcc_model_default(uvcc_model_config *c, size_t size);
 /** Whether there is such a model. UVCC_ERR_CONFIG (also for what is not there yet, as the message
  * says then) or UVCC_ERR_BOUND (sums need more than 62 bits); message (may be NULL) names the
- * field.
- */
+ * field, and to what it must fall. What it takes, uvcc_model_program and uvcc_model_cost take. */
 UVCC_API int uvcc_model_check(const uvcc_model_config *c, char *message, size_t message_cap);
 
 /* ---- weights ---- */
@@ -152,13 +157,16 @@ typedef struct uvcc_model_weight {
     uint8_t kind; /**< uvcc_model_weight_kind */
 } uvcc_model_weight;
 
+/** 0 of what uvcc_model_check refuses. */
 UVCC_API uint32_t uvcc_model_weight_count(const uvcc_model_config *c);
-/** UVCC_ERR_NOT_FOUND if there is no weight i. */
+/** 0, and weight i in *out. UVCC_ERR_NOT_FOUND: there is no weight i; UVCC_ERR_USAGE: no *out; else
+ * what uvcc_model_check gives. */
 UVCC_API int uvcc_model_weight_at(const uvcc_model_config *c, uint32_t i, uvcc_model_weight *out);
-/** Elements of all weights. */
+/** Elements of all weights; 0 of what uvcc_model_check refuses. */
 UVCC_API uint64_t uvcc_model_parameters(const uvcc_model_config *c);
 /** Makes a PERSIST tensor for each weight, named `prefix` (at most 20 bytes) and its name; their
- * indices go into tensors[uvcc_model_weight_count]. Errors as of uvcc_model_check and
+ * indices go into tensors[uvcc_model_weight_count]. UVCC_ERR_CONFIG, too: the program has a tensor
+ * of such a name, as from a call before with this prefix. Other errors as of uvcc_model_check and
  * uvcc_program_tensor. */
 UVCC_API int uvcc_model_weights(const uvcc_model_config *c, uvcc_program *p, const char *prefix,
                                 uint32_t *tensors, char *message, size_t message_cap);
@@ -198,7 +206,8 @@ UVCC_API int uvcc_model_program(uvcc_program **out, const uvcc_model_config *c, 
                                 uint8_t receiver, const uvcc_allocator *al, char *message,
                                 size_t message_cap) UVCC_MUST_USE;
 
-/** What one run of "forward" takes, as uvcc_program_cost counts it over all three parties. */
+/** What one run of "forward" takes, as uvcc_program_cost counts it over all three parties: without
+ * the headers of messages, about 37 bytes each, and those of transports. */
 typedef struct uvcc_model_costs {
     uint32_t rounds;
     uint64_t online_bytes, key_bytes;
@@ -213,7 +222,8 @@ UVCC_API int uvcc_model_cost(const uvcc_model_config *c, const uvcc_allocator *a
 /** "forward" in plaintext, bit for bit what it opens in the exact modes (mode FAST: with floors
  * where it rounds stochastically). weights: all of them one after the other, row by row; x as
  * uvcc_model_inputs says, padding NULL where the model has none; y has room for as many values as
- * x. UVCC_ERR_BOUND: a value left its declared bits; message names the tensor. */
+ * x. UVCC_ERR_BOUND: a value left its declared bits, message names the tensor; or padding has a
+ * value other than 0 and 1, message names its place. */
 UVCC_API int uvcc_model_reference(const uvcc_model_config *c, const uvcc_allocator *al,
                                   const int64_t *weights, const int64_t *x, const int64_t *padding,
                                   int64_t *y, char *message, size_t message_cap);

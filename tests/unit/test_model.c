@@ -696,6 +696,18 @@ CHANGE(some_weights, c->weights = 2)
 CHANGE(public_weights, c->weights = UVCC_MODEL_PUBLIC_WEIGHTS)
 CHANGE(products, c->weight_bits = 16; c->value_bits = 12)
 CHANGE(squares, c->frac_bits = 20; c->value_bits = 8)
+CHANGE(scores, c->frac_bits = 19)
+CHANGE(second_products, c->weight_bits = 16; c->value_bits = 7; c->ff_width = 64)
+CHANGE(inner_products, c->weight_bits = 16; c->inner_bits = 7; c->value_bits = 7; c->ff_width = 64)
+CHANGE(gated_units, c->ff = UVCC_MODEL_FF_GATED; c->heads = c->head_size = 1; c->width = 1;
+       c->frac_bits = 20; c->value_bits = 11; c->weight_bits = 1; c->norm = UVCC_MODEL_RMS_NORM)
+CHANGE(long_text, c->tokens = 16384)
+CHANGE(many_texts, c->padding = 0; c->tokens = 512; c->sequences = 86)
+CHANGE(long_rows, c->ff_width = 1u << 20; c->weight_bits = 1; c->tokens = 513)
+CHANGE(many_elements, c->ff_width = 1u << 16; c->tokens = 8; c->sequences = 1025)
+CHANGE(many_padded, c->layers = 20; c->sequences = 400)
+CHANGE(many_tiles, c->heads = c->head_size = 1; c->padding = 0; c->mask = UVCC_MODEL_MASK_CAUSAL;
+       c->tokens = 8192; c->layers = 113)
 CHANGE(older, c->size--)
 
 static void test_refused(void **state) {
@@ -750,10 +762,33 @@ static void test_refused(void **state) {
         {public_weights, UVCC_ERR_CONFIG,
          "weights must be secret: products with public ones are not there yet"},
         {products, UVCC_ERR_BOUND,
-         "products with weights need 66 bits, more than 62; lower frac_bits, value_bits, "
-         "weight_bits, width or ff_width"},
+         "products with weights need 65 bits, more than 62; frac_bits must be at most 14, or "
+         "value_bits must be at most 9, or weight_bits must be at most 13"},
         {squares, UVCC_ERR_BOUND,
-         "squares in norms need 63 bits, more than 62; lower frac_bits, value_bits or width"},
+         "squares in norms need 63 bits, more than 62; frac_bits must be at most 19, or value_bits "
+         "must be at most 7"},
+        {scores, UVCC_ERR_BOUND,
+         "scores need 64 bits, more than 62; frac_bits must be at most 18, or value_bits must be "
+         "at "
+         "most 6"},
+        {second_products, UVCC_ERR_BOUND,
+         "products with W2 need 63 bits, more than 62; frac_bits must be at most 15, or value_bits "
+         "must be at most 6, or weight_bits must be at most 15"},
+        {inner_products, UVCC_ERR_BOUND,
+         "products with W2 need 63 bits, more than 62; frac_bits must be at most 15, or inner_bits "
+         "must be at most 6, or weight_bits must be at most 15"},
+        {gated_units, UVCC_ERR_BOUND,
+         "gated units need 64 bits, more than 62; frac_bits must be at most 19, or value_bits must "
+         "be at most 10"},
+        {long_text, UVCC_ERR_CONFIG,
+         "tokens must be fewer: 805306368 scores of a sequence at a time, more than 2^26"},
+        {many_texts, UVCC_ERR_CONFIG, "sequences must be at most 85: 2^26 scores at a time"},
+        {long_rows, UVCC_ERR_CONFIG, "tokens must be at most 512: 2^29 elements"},
+        {many_elements, UVCC_ERR_CONFIG, "sequences must be at most 1024: 2^29 elements"},
+        {many_padded, UVCC_ERR_CONFIG,
+         "sequences must be at most 264 with padding: an entry has no numbers for more ops"},
+        {many_tiles, UVCC_ERR_CONFIG,
+         "layers must be at most 112: an entry has no numbers for more ops"},
         {older, UVCC_ERR_USAGE, "there is no description, or of another version"},
     };
     const uvcc_allocator al = uvcc_host_allocator();
@@ -774,6 +809,78 @@ static void test_refused(void **state) {
     assert_int_equal(uvcc_model_program(&p, &c, 0, 3, &al, why, sizeof why), UVCC_ERR_USAGE);
 }
 
+static uint32_t below(uint64_t *state, uint32_t n) {
+    return (uint32_t)(fabs(draw(state)) * n) % n;
+}
+
+/* Any small description, of any numbers. */
+static uvcc_model_config any_model(uint64_t *s) {
+    static const uint8_t activations[] = {UVCC_NL_GELU, UVCC_NL_GELU_TANH, UVCC_NL_RELU,
+                                          UVCC_NL_SILU};
+    uvcc_model_config c = bert();
+    c.heads = 1 + below(s, 3);
+    c.head_size = 1 + below(s, 9);
+    c.width = 1 + below(s, 40);
+    c.ff_width = 1 + below(s, 60);
+    c.tokens = 1 + below(s, 12);
+    c.sequences = 1 + below(s, 2);
+    c.activation = activations[below(s, 4)];
+    c.ff = (uint8_t)below(s, 2);
+    c.norm = (uint8_t)below(s, 2);
+    c.order = (uint8_t)below(s, 2);
+    c.last_norm = (uint8_t)below(s, 2);
+    c.biases = (uint8_t)below(s, 2);
+    c.mask = (uint8_t)below(s, 2);
+    c.padding = (uint8_t)below(s, 2);
+    c.positions = (uint8_t)below(s, 2);
+    c.frac_bits = (uint8_t)(12 + below(s, 9));
+    c.value_bits = (uint8_t)below(s, 13);
+    c.weight_bits = (uint8_t)below(s, 17);
+    c.inner_bits = (uint8_t)(below(s, 2) * below(s, 8));
+    c.mode = (uint8_t)below(s, 3);
+    return c;
+}
+
+/* What the check takes, can be built and priced. */
+static void test_check_decides(void **state) {
+    (void)state;
+    enum { DRAWS = 300 };
+    const uvcc_allocator al = uvcc_host_allocator();
+    uint64_t draws = SEED;
+    unsigned taken = 0, refused = 0;
+    uvcc_model_costs cost;
+    char why[256];
+    for (unsigned i = 0; i < DRAWS; i++) {
+        const uvcc_model_config c = any_model(&draws);
+        const int err = uvcc_model_check(&c, why, sizeof why);
+        taken += err == 0;
+        refused += err == UVCC_ERR_BOUND;
+        const int built = uvcc_model_cost(&c, &al, &cost, why, sizeof why);
+        if (built != err)
+            fail_msg("f %u, value %u, weight %u: %s", c.frac_bits, c.value_bits, c.weight_bits,
+                     why);
+    }
+    assert_true(taken > DRAWS / 4 && refused > DRAWS / 10);
+}
+
+/* Of what is refused there are no weights. */
+static void test_no_weights(void **state) {
+    (void)state;
+    uvcc_model_weight w;
+    uvcc_model_config c = bert();
+    c.frac_bits = 19;
+    assert_int_equal(uvcc_model_weight_count(&c), 0);
+    assert_int_equal(uvcc_model_parameters(&c), 0);
+    assert_int_equal(uvcc_model_weight_at(&c, 0, &w), UVCC_ERR_BOUND);
+    c = bert();
+    c.heads = 0;
+    assert_int_equal(uvcc_model_weight_at(&c, 0, &w), UVCC_ERR_CONFIG);
+    c = bert();
+    c.size--;
+    assert_int_equal(uvcc_model_weight_count(&c), 0);
+    assert_int_equal(uvcc_model_weight_at(&c, 0, &w), UVCC_ERR_USAGE);
+}
+
 /* A program with the tensors of one model, for calls that bring others. */
 static void test_wrong_tensors(void **state) {
     (void)state;
@@ -786,6 +893,8 @@ static void test_wrong_tensors(void **state) {
     assert_int_equal(uvcc_program_new(&p, &al), 0);
     assert_int_equal(uvcc_model_inputs(&c, &x, &pad), 0);
     assert_int_equal(uvcc_model_weights(&c, p, "", weights, why, sizeof why), 0);
+    assert_int_equal(uvcc_model_weights(&c, p, "", weights, why, sizeof why), UVCC_ERR_CONFIG);
+    assert_string_equal(why, "L0.G1: the program has a tensor of that name");
     x.name = "X";
     pad.name = "PADDING";
     const uint32_t in = (uint32_t)uvcc_program_tensor(p, &x);
@@ -847,6 +956,11 @@ static void test_twin_refuses(void **state) {
     assert_int_equal(uvcc_model_reference(&c, &al, v.weights, v.x, v.pad, v.y, why, sizeof why),
                      UVCC_ERR_BOUND);
     assert_string_equal(why, "X: a value or a product can leave its declared bound");
+    v.x[5] = 0;
+    v.pad[3] = -1;
+    assert_int_equal(uvcc_model_reference(&c, &al, v.weights, v.x, v.pad, v.y, why, sizeof why),
+                     UVCC_ERR_BOUND);
+    assert_string_equal(why, "padding of sequence 0, token 3 is -1, but must be 0 or 1");
     assert_int_equal(uvcc_model_reference(&c, &al, v.weights, v.x, NULL, v.y, why, sizeof why),
                      UVCC_ERR_USAGE);
     free_values(&v);
@@ -886,7 +1000,8 @@ int main(void) {
         cmocka_unit_test(test_bits),           cmocka_unit_test(test_weights),
         cmocka_unit_test(test_parts),          cmocka_unit_test(test_refused),
         cmocka_unit_test(test_wrong_tensors),  cmocka_unit_test(test_twin_refuses),
-        cmocka_unit_test(test_memory_refused),
+        cmocka_unit_test(test_memory_refused), cmocka_unit_test(test_check_decides),
+        cmocka_unit_test(test_no_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model.c - descriptions of models: which there are, with messages that name the field of those
  * that are refused. */
-#include "exec/model/model.h"
-
+#include "exec/model/transformer.h"
 #include "exec/program/program.h"
+
+#include <stdio.h>
+#include <string.h>
 
 int uvcc_model_default(uvcc_model_config *c, size_t size) {
     if (c == NULL || size != sizeof *c)
@@ -114,34 +116,141 @@ static int check_numbers(const uvcc_model_config *c, const uvcci_message *m) {
     return 0;
 }
 
-static unsigned log2_of(uint64_t n) {
-    unsigned bits = 0;
-    while (bits < 63 && (1ull << bits) < n)
-        bits++;
-    return bits;
+/* ---- sizes ---- */
+
+/* Elements of an op: a session cuts larger ones into more messages than can be numbered. Softmax
+ * has most of them, exact modes twice as many. */
+enum { LOG2_ELEMENTS = 29, LOG2_SCORES_FAST = 27, LOG2_SCORES_EXACT = 26 };
+/* No fewer than the ops of a layer of one tile and sequence, of each tile and each sequence more,
+ * and of what is around the layers. */
+enum { LAYER_OPS = 64, TILE_OPS = 8, SEQUENCE_OPS = 12, OUTER_OPS = 32 };
+
+static uint64_t widest_row(const uvcc_model_config *c) {
+    const uint32_t queries = c->heads * uvcci_model_head_size(c);
+    const uint32_t most = c->width > c->ff_width ? c->width : c->ff_width;
+    return most > queries ? most : queries;
 }
 
-static int want(unsigned bits, const char *what, const char *fields, const uvcci_message *m) {
-    if (bits <= UVCCI_MAX_BITS)
+static int check_elements(const uvcc_model_config *c, const uvcci_message *m) {
+    const unsigned scores = c->mode == UVCC_MODEL_FAST ? LOG2_SCORES_FAST : LOG2_SCORES_EXACT;
+    const uint64_t tile = (uint64_t)uvcci_model_tile_rows(c) * c->tokens * c->heads;
+    const uint64_t row = c->tokens * widest_row(c);
+    const uint64_t at_once = c->padding ? 1 : c->sequences; /* padding: one after the other */
+    if (tile > 1ull << scores)
+        return uvcci_fail(
+            m, UVCC_ERR_CONFIG,
+            "tokens must be fewer: %llu scores of a sequence at a time, more than 2^%u",
+            (unsigned long long)tile, scores);
+    if (tile * at_once > 1ull << scores)
+        return uvcci_fail(m, UVCC_ERR_CONFIG,
+                          "sequences must be at most %llu: 2^%u scores at a time",
+                          (unsigned long long)((1ull << scores) / tile), scores);
+    if (row > 1u << LOG2_ELEMENTS)
+        return uvcci_fail(m, UVCC_ERR_CONFIG, "tokens must be at most %llu: 2^%u elements",
+                          (unsigned long long)((1u << LOG2_ELEMENTS) / widest_row(c)),
+                          LOG2_ELEMENTS);
+    if (row * c->sequences > 1u << LOG2_ELEMENTS)
+        return uvcci_fail(m, UVCC_ERR_CONFIG, "sequences must be at most %llu: 2^%u elements",
+                          (unsigned long long)((1u << LOG2_ELEMENTS) / row), LOG2_ELEMENTS);
+    return 0;
+}
+
+static int check_ops(const uvcc_model_config *c, const uvcci_message *m) {
+    const uint32_t rows = uvcci_model_tile_rows(c);
+    const uint32_t layer = LAYER_OPS + (c->tokens + rows - 1) / rows * TILE_OPS;
+    const uint32_t all = UVCCI_MODEL_OPS_END - OUTER_OPS, most = all / c->layers;
+    if (layer > most)
+        return uvcci_fail(m, UVCC_ERR_CONFIG,
+                          "layers must be at most %u: an entry has no numbers for more ops",
+                          all / layer);
+    if (c->padding && c->sequences > 1 && layer + c->sequences * SEQUENCE_OPS > most)
+        return uvcci_fail(m, UVCC_ERR_CONFIG,
+                          "sequences must be at most %u with padding: an entry has no numbers for "
+                          "more ops",
+                          most > layer + SEQUENCE_OPS ? (most - layer) / SEQUENCE_OPS : 1);
+    return 0;
+}
+
+/* ---- widths of sums ---- */
+
+/* A sum of products: its bits, and how many values of so many bits are factors of one. */
+typedef struct sum_width {
+    const char *what;
+    unsigned bits, values, weights;
+    bool inner; /* the values are the activation's input and so of inner_bits, if that is given */
+} sum_width;
+
+/* By how much a field has to fall where each of its bits takes `times` off the sum. */
+static unsigned steps(unsigned excess, unsigned times) {
+    return (excess + times - 1) / times;
+}
+
+/* Refuses what is wider than sums may be, and says to what one field or another must fall. */
+static int want(const uvcc_model_config *c, const sum_width *s, const uvcci_message *m) {
+    static const unsigned least_frac = 12;
+    if (s->bits <= UVCCI_MAX_BITS)
         return 0;
-    return uvcci_fail(m, UVCC_ERR_BOUND, "%s need %u bits, more than %u; lower %s", what, bits,
-                      UVCCI_MAX_BITS, fields);
+    const unsigned excess = s->bits - UVCCI_MAX_BITS, f = c->frac_bits;
+    const bool inner = s->inner && c->inner_bits != 0;
+    const unsigned value = (inner ? uvcci_model_inner_bits(c) : uvcci_model_value_bits(c)) - f;
+    const unsigned weight = uvcci_model_weight_bits(c) - f;
+    const unsigned off[] = {steps(excess, s->values + s->weights),
+                            s->values != 0 ? steps(excess, s->values) : value,
+                            s->weights != 0 ? steps(excess, s->weights) : weight};
+    const struct {
+        const char *name;
+        unsigned now, least;
+    } fields[] = {{"frac_bits", f, least_frac},
+                  {inner ? "inner_bits" : "value_bits", value, 1},
+                  {"weight_bits", weight, 1}};
+    char advice[128] = "";
+    for (unsigned i = 0; i < 3; i++)
+        if (off[i] + fields[i].least <= fields[i].now) {
+            const size_t at = strlen(advice);
+            snprintf(advice + at, sizeof advice - at, "%s%s must be at most %u",
+                     at != 0 ? ", or " : "", fields[i].name, fields[i].now - off[i]);
+        }
+    return uvcci_fail(m, UVCC_ERR_BOUND, "%s need %u bits, more than %u; %s", s->what, s->bits,
+                      UVCCI_MAX_BITS, advice[0] != 0 ? advice : "several fields must fall");
 }
 
-/* The widest sums; finish checks all. */
+/* Bits of Q K^T / sqrt(head_size) before its truncation. */
+static unsigned score_bits(const uvcc_model_config *c) {
+    const uint32_t head = uvcci_model_head_size(c);
+    unsigned fraction;
+    const uint64_t factor = (uint64_t)uvcci_tf_root_inverse(head, &fraction);
+    return 2 * uvcci_model_value_bits(c) + uvcci_tf_log2(factor) + uvcci_tf_log2(head);
+}
+
+/* Bits that an activation declares: those of its input, of a comparison's part and of a table's. */
+static unsigned activated_bits(const uvcc_model_config *c) {
+    const unsigned more = c->mode == UVCC_MODEL_FAST ? 1 : 2;
+    return uvcci_model_inner_bits(c) + (c->activation == UVCC_NL_RELU ? 0 : more);
+}
+
+/* Factors of W2's products: the activation's, or what gates made of them. */
+static unsigned unit_bits(const uvcc_model_config *c) {
+    return c->ff == UVCC_MODEL_FF_GATED ? uvcci_model_value_bits(c) : activated_bits(c);
+}
+
+/* The widest sums, as the ops count them. */
 static int check_bounds(const uvcc_model_config *c, const uvcci_message *m) {
     const unsigned value = uvcci_model_value_bits(c), weight = uvcci_model_weight_bits(c);
     const uint32_t queries = c->heads * uvcci_model_head_size(c);
-    uint32_t most = c->width > c->ff_width ? c->width : c->ff_width;
-    most = most > queries ? most : queries;
-    int err = want(value + weight + log2_of(most), "products with weights",
-                   "frac_bits, value_bits, weight_bits, width or ff_width", m);
-    if (err == 0) /* a layer norm's are of values less their mean */
-        err = want(2 * (value + (c->norm == UVCC_MODEL_LAYER_NORM)) + log2_of(c->width),
-                   "squares in norms", "frac_bits, value_bits or width", m);
-    if (err == 0)
-        err = want(value + c->frac_bits + 1u + log2_of(c->tokens), "sums over tokens",
-                   "frac_bits, value_bits or tokens", m);
+    const uint32_t most = c->width > queries ? c->width : queries;
+    const bool gated = c->ff == UVCC_MODEL_FF_GATED;
+    const bool centred = c->norm == UVCC_MODEL_LAYER_NORM; /* values less their mean */
+    const sum_width all[] = {
+        {"products with weights", value + weight + uvcci_tf_log2(most), 1, 1, false},
+        {"products with W2", unit_bits(c) + weight + uvcci_tf_log2(c->ff_width), 1, 1, !gated},
+        {"gated units", gated ? activated_bits(c) + value : 0, 2, 0, false},
+        {"squares in norms", 2 * (value + centred) + uvcci_tf_log2(c->width), 2, 0, false},
+        {"sums over tokens", value + c->frac_bits + 1u + uvcci_tf_log2(c->tokens), 1, 0, false},
+        {"scores", score_bits(c), 2, 0, false},
+    };
+    int err = 0;
+    for (unsigned i = 0; i < sizeof all / sizeof all[0] && err == 0; i++)
+        err = want(c, &all[i], m);
     return err;
 }
 
@@ -158,5 +267,9 @@ int uvcc_model_check(const uvcc_model_config *c, char *message, size_t message_c
         err = check_numbers(c, &m);
     if (err == 0)
         err = check_bounds(c, &m);
+    if (err == 0)
+        err = check_elements(c, &m);
+    if (err == 0)
+        err = check_ops(c, &m);
     return err == 0 ? uvcci_fail(&m, 0, "%s", "") : err;
 }

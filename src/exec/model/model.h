@@ -35,11 +35,20 @@ typedef enum uvcci_tf_slot {
     UVCCI_TF_NONE = UVCCI_TF_ALL_SLOTS,
 } uvcci_tf_slot;
 
+/* The list of weights (uvcc_model_weight_count, uvcc_model_weight_at) of descriptions that
+ * uvcc_model_check need not accept: those of the transformer that trains. heads is not 0. */
+uint32_t uvcci_model_weights(const uvcc_model_config *m);
+int uvcci_model_weight_info(const uvcc_model_config *m, uint32_t i, uvcc_model_weight *out);
 /* Number of a weight, or UVCC_NO_TENSOR if the model has none; layer counts for slots of a layer
  * only. */
 uint32_t uvcci_model_weight(const uvcc_model_config *m, uint32_t layer, uvcci_tf_slot slot);
 /* Slot of weight i, and its layer; UVCCI_TF_NONE if there is none. */
 uvcci_tf_slot uvcci_model_slot(const uvcc_model_config *m, uint32_t i, uint32_t *layer);
+
+/* From here on an entry's numbers of ops are of inputs and outputs. */
+enum { UVCCI_MODEL_OPS_END = 254 * 256 };
+/* Rows of a tile of attention's scores. */
+uint32_t uvcci_model_tile_rows(const uvcc_model_config *m);
 
 static inline uint32_t uvcci_model_head_size(const uvcc_model_config *m) {
     return m->head_size != 0 ? m->head_size : m->width / m->heads;

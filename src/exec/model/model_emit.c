@@ -9,7 +9,7 @@
 #include <string.h>
 #include <uvcc/compute.h>
 
-enum { PREFIX_BYTES = 20, OPS_END = 254 * 256 }; /* from block 254 on are inputs and outputs */
+enum { PREFIX_BYTES = 20 };
 
 static bool is_prefix(const char *prefix) {
     return prefix != NULL && strnlen(prefix, PREFIX_BYTES + 1) <= PREFIX_BYTES;
@@ -47,6 +47,9 @@ int uvcc_model_weights(const uvcc_model_config *c, uvcc_program *p, const char *
     for (uint32_t i = 0; uvcc_model_weight_at(c, i, &w) == 0; i++) {
         char name[UVCCI_NAME_BYTES];
         snprintf(name, sizeof name, "%s%s", prefix, w.name);
+        if (uvcc_program_find(p, name) >= 0)
+            return uvcci_fail(&m, UVCC_ERR_CONFIG, "%s: the program has a tensor of that name",
+                              name);
         const int t = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = name,
                                                                  .rows = w.rows,
                                                                  .cols = w.cols,
@@ -101,7 +104,7 @@ static int check_tensors(const uvcc_model_config *c, const uvcc_program *p, cons
 
 /* Tiles of causal attention, as training has them: an eighth of the tokens, but 4 rows at least, at
  * most 128 while there are no more than 64 tiles. Padding is a row of all columns: one tile. */
-static void cut_attention(const uvcc_model_config *c, uvcci_tf_numbers *n) {
+uint32_t uvcci_model_tile_rows(const uvcc_model_config *c) {
     uint32_t rows = (c->tokens + UVCCI_TF_TILES_WANTED - 1) / UVCCI_TF_TILES_WANTED;
     const uint32_t fewest = (c->tokens + UVCCI_TF_TILES_MAX - 1) / UVCCI_TF_TILES_MAX;
     if (rows > UVCCI_TF_TILE_ROWS_MAX)
@@ -112,9 +115,7 @@ static void cut_attention(const uvcc_model_config *c, uvcci_tf_numbers *n) {
         rows = UVCCI_TF_TILE_ROWS_MIN;
     if (rows > c->tokens || c->mask == UVCC_MODEL_MASK_NONE || c->padding)
         rows = c->tokens;
-    n->tile_rows = rows;
-    n->tiles = (c->tokens + rows - 1) / rows;
-    assert(n->tiles >= 1 && n->tiles <= UVCCI_TF_TILES_MAX);
+    return rows;
 }
 
 static uvcci_tf_numbers numbers_of(const uvcc_model_config *c) {
@@ -130,7 +131,9 @@ static uvcci_tf_numbers numbers_of(const uvcc_model_config *c) {
         .weight = (uint8_t)uvcci_model_weight_bits(c),
     };
     n.rank_dim = n.rank_heads * n.head_dim;
-    cut_attention(c, &n);
+    n.tile_rows = uvcci_model_tile_rows(c);
+    n.tiles = (c->tokens + n.tile_rows - 1) / n.tile_rows;
+    assert(n.tiles >= 1 && n.tiles <= UVCCI_TF_TILES_MAX);
     return n;
 }
 
@@ -155,7 +158,7 @@ static uvcci_tf_builder builder_of(const uvcc_model_config *c, const uvcc_emit *
         .truncation = truncations[c->mode],
         .mb = e->mb,
         .k = e->k,
-        .k_end = OPS_END,
+        .k_end = UVCCI_MODEL_OPS_END,
         .sequences = c->sequences,
         .rows = c->sequences * c->tokens,
         .own_rows = c->sequences * c->tokens,
@@ -187,7 +190,7 @@ static int end(uvcci_tf_builder *b, uvcc_emit *e, const uvcci_message *m) {
     e->temporaries = b->temporaries;
     if (b->err == 0)
         return uvcci_fail(m, 0, "%s", "");
-    if (b->err == UVCC_ERR_LIMIT && b->k >= OPS_END)
+    if (b->err == UVCC_ERR_LIMIT && b->k >= UVCCI_MODEL_OPS_END)
         return uvcci_fail(m, b->err, "layers: an entry has no numbers for so many ops");
     return uvcci_fail(m, b->err, "%s%s%s", b->culprit, b->culprit[0] ? ": " : "",
                       uvcc_error_text(b->err));

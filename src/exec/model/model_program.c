@@ -103,19 +103,20 @@ int uvcc_model_program(uvcc_program **out, const uvcc_model_config *c, uint8_t o
 
 /* ---- costs ---- */
 
-static int add_up(const uvcc_program *p, uvcc_model_costs *sum) {
-    int err = uvcc_program_rounds(p, 0, NULL, &sum->rounds);
-    if (err == 0)
-        err = uvcc_program_memory(p, 0, &sum->transient_bytes);
-    for (uint32_t i = 0; i < uvcc_program_op_count(p, 0) && err == 0; i++) {
+static int add_up(const uvcc_program *p, uvcc_model_costs *sum, const uvcci_message *m) {
+    for (uint32_t i = 0; i < uvcc_program_op_count(p, 0); i++) {
         uvcc_op_cost one;
-        err = uvcc_program_cost(p, 0, i, &one);
+        const int err = uvcc_program_cost(p, 0, i, &one);
         if (err != 0)
-            break;
+            return uvcci_fail(m, err, "op %s: %s", uvcc_program_op_at(p, 0, i)->name,
+                              uvcc_error_text(err));
         sum->online_bytes += one.online_bytes;
         sum->key_bytes += one.preprocessing_bytes;
     }
-    return err;
+    int err = uvcc_program_rounds(p, 0, NULL, &sum->rounds);
+    if (err == 0)
+        err = uvcc_program_memory(p, 0, &sum->transient_bytes);
+    return err == 0 ? 0 : uvcci_fail(m, err, "forward: %s", uvcc_error_text(err));
 }
 
 int uvcc_model_cost(const uvcc_model_config *c, const uvcc_allocator *al, uvcc_model_costs *out,
@@ -128,12 +129,11 @@ int uvcc_model_cost(const uvcc_model_config *c, const uvcc_allocator *al, uvcc_m
     if (err != 0)
         return err;
     uvcc_model_costs sum = {.weight_bytes = uvcc_model_parameters(c) * 2 * sizeof(uint64_t)};
-    err = add_up(p, &sum);
+    err = add_up(p, &sum, &m);
     uvcc_program_free(p);
-    if (err != 0)
-        return uvcci_fail(&m, err, "%s", uvcc_error_text(err));
-    *out = sum;
-    return 0;
+    if (err == 0)
+        *out = sum;
+    return err;
 }
 
 /* ---- the plaintext twin ---- */
@@ -145,11 +145,25 @@ static int set_named(uvcc_reference *r, const uvcc_program *p, const char *name,
     return err == 0 ? 0 : uvcci_fail(m, err, "%s: %s", name, uvcc_error_text(err));
 }
 
+/* A bit of sign would take other values, which a secure run does not see. */
+static int check_padding(const uvcc_model_config *c, const int64_t *padding,
+                         const uvcci_message *m) {
+    const size_t count = c->padding ? (size_t)c->sequences * c->tokens : 0;
+    for (size_t i = 0; i < count; i++)
+        if (padding[i] != 0 && padding[i] != 1)
+            return uvcci_fail(m, UVCC_ERR_BOUND,
+                              "padding of sequence %zu, token %zu is %lld, but must be 0 or 1",
+                              i / c->tokens, i % c->tokens, (long long)padding[i]);
+    return 0;
+}
+
 static int run_reference(const uvcc_model_config *c, uvcc_reference *r, const uvcc_program *p,
                          const int64_t *weights, const int64_t *x, const int64_t *padding,
                          int64_t *y, const uvcci_message *m) {
     uvcc_model_weight w;
-    int err = set_named(r, p, "X", x, m);
+    int err = check_padding(c, padding, m);
+    if (err == 0)
+        err = set_named(r, p, "X", x, m);
     if (err == 0 && c->padding)
         err = set_named(r, p, "PADDING", padding, m);
     for (uint32_t i = 0; err == 0 && uvcc_model_weight_at(c, i, &w) == 0; i++) {

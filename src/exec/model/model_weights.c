@@ -125,17 +125,14 @@ static uint32_t extent_of(const uvcc_model_config *m, uint8_t e) {
     }
 }
 
-uint32_t uvcc_model_weight_count(const uvcc_model_config *m) {
-    if (m == NULL)
-        return 0;
+uint32_t uvcci_model_weights(const uvcc_model_config *m) {
     return count_slots(m, UVCCI_TF_E, UVCCI_TF_ALL_SLOTS) +
            m->layers * count_slots(m, 0, UVCCI_TF_SLOTS);
 }
 
-int uvcc_model_weight_at(const uvcc_model_config *m, uint32_t i, uvcc_model_weight *out) {
+int uvcci_model_weight_info(const uvcc_model_config *m, uint32_t i, uvcc_model_weight *out) {
     uint32_t layer;
-    if (m == NULL || out == NULL || m->heads == 0)
-        return UVCC_ERR_USAGE;
+    assert(m->heads != 0);
     const uvcci_tf_slot slot = uvcci_model_slot(m, i, &layer);
     if (slot == UVCCI_TF_NONE)
         return UVCC_ERR_NOT_FOUND;
@@ -156,10 +153,20 @@ int uvcc_model_weight_at(const uvcc_model_config *m, uint32_t i, uvcc_model_weig
     return 0;
 }
 
+uint32_t uvcc_model_weight_count(const uvcc_model_config *m) {
+    return uvcc_model_check(m, NULL, 0) == 0 ? uvcci_model_weights(m) : 0;
+}
+
+int uvcc_model_weight_at(const uvcc_model_config *m, uint32_t i, uvcc_model_weight *out) {
+    const int err = out != NULL ? uvcc_model_check(m, NULL, 0) : UVCC_ERR_USAGE;
+    return err == 0 ? uvcci_model_weight_info(m, i, out) : err;
+}
+
 uint64_t uvcc_model_parameters(const uvcc_model_config *m) {
     uvcc_model_weight w;
     uint64_t n = 0;
-    for (uint32_t i = 0; uvcc_model_weight_at(m, i, &w) == 0; i++)
+    const uint32_t count = uvcc_model_weight_count(m);
+    for (uint32_t i = 0; i < count && uvcci_model_weight_info(m, i, &w) == 0; i++)
         n += (uint64_t)w.rows * w.cols;
     return n;
 }

@@ -87,17 +87,17 @@ uint32_t uvcc_transformer_weight_count(const uvcc_transformer_config *c) {
     if (c == NULL)
         return 0;
     const uvcc_model_config m = uvcci_tf_model(c);
-    return uvcc_model_weight_count(&m);
+    return uvcci_model_weights(&m);
 }
 
 int uvcc_transformer_weight_at(const uvcc_transformer_config *c, uint32_t i,
                                uvcc_transformer_weight *out) {
     uvcc_model_weight w;
     uint32_t layer;
-    if (c == NULL || out == NULL)
+    if (c == NULL || out == NULL || c->heads == 0)
         return UVCC_ERR_USAGE;
     const uvcc_model_config m = uvcci_tf_model(c);
-    const int err = uvcc_model_weight_at(&m, i, &w);
+    const int err = uvcci_model_weight_info(&m, i, &w);
     if (err != 0)
         return err;
     const uvcci_tf_slot slot = uvcci_model_slot(&m, i, &layer);
@@ -195,7 +195,7 @@ void uvcc_transformer_initial(const uvcc_transformer_config *c, uint64_t seed, u
     if (uvcc_transformer_weight_at(c, i, &w) != 0)
         return;
     const uvcc_model_config m = uvcci_tf_model(c);
-    (void)uvcc_model_weight_at(&m, i, &about);
+    (void)uvcci_model_weight_info(&m, i, &about);
     const uvcci_tf_slot slot = uvcci_model_slot(&m, i, &layer);
     const size_t count = (size_t)w.rows * w.cols;
     if (about.kind != UVCC_MODEL_WEIGHT_MATRIX && about.kind != UVCC_MODEL_WEIGHT_TABLE) {
