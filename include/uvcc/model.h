@@ -108,7 +108,7 @@ typedef struct uvcc_model_config {
 
     /* a pass */
     /** tokens: of each sequence, to 65536. At a time there are at most 2^27 scores (exact modes:
-     * 2^26), which are heads times tokens times sequences (padding: 1) times the rows of a tile:
+     * 2^25), which are heads times tokens times sequences (padding: 1) times the rows of a tile:
      * tokens, but with mask CAUSAL without padding an eighth of them, 128 at most (4 at least; from
      * 8192 tokens on a 64th). Without a mask that is 3344 tokens of 12 heads in mode FAST. And
      * sequences times tokens times the greatest of width, ff_width and heads head_size is at most

@@ -781,8 +781,8 @@ static void test_refused(void **state) {
          "gated units need 64 bits, more than 62; frac_bits must be at most 19, or value_bits must "
          "be at most 10"},
         {long_text, UVCC_ERR_CONFIG,
-         "tokens must be fewer: 805306368 scores of a sequence at a time, more than 2^26"},
-        {many_texts, UVCC_ERR_CONFIG, "sequences must be at most 85: 2^26 scores at a time"},
+         "tokens must be fewer: 805306368 scores of a sequence at a time, more than 2^25"},
+        {many_texts, UVCC_ERR_CONFIG, "sequences must be at most 42: 2^25 scores at a time"},
         {long_rows, UVCC_ERR_CONFIG, "tokens must be at most 512: 2^29 elements"},
         {many_elements, UVCC_ERR_CONFIG, "sequences must be at most 1024: 2^29 elements"},
         {many_padded, UVCC_ERR_CONFIG,

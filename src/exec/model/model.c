@@ -119,8 +119,8 @@ static int check_numbers(const uvcc_model_config *c, const uvcci_message *m) {
 /* ---- sizes ---- */
 
 /* Elements of an op: a session cuts larger ones into more messages than can be numbered. Softmax
- * has most of them, exact modes twice as many. */
-enum { LOG2_ELEMENTS = 29, LOG2_SCORES_FAST = 27, LOG2_SCORES_EXACT = 26 };
+ * has most of them, exact modes more. */
+enum { LOG2_ELEMENTS = 29, LOG2_SCORES_FAST = 27, LOG2_SCORES_EXACT = 25 };
 /* No fewer than the ops of a layer of one tile and sequence, of each tile and each sequence more,
  * and of what is around the layers. */
 enum { LAYER_OPS = 64, TILE_OPS = 8, SEQUENCE_OPS = 12, OUTER_OPS = 32 };
