@@ -145,6 +145,59 @@ __global__ void __launch_bounds__(THREADS) gemm_kernel(const __grid_constant__ g
         }
 }
 
+/* Few rows: y is read once, its neighbours by neighbours, x stands in shared memory; a split of the
+ * depth for each block of threads, so that all of the device reads. */
+enum { FEW = 8, FEW_DEPTH = 128, FEW_AHEAD = 4, GRID_MOST = 65535 };
+
+struct few_shared {
+    uint64_t x[2][FEW_DEPTH][FEW]; /* lo, hi */
+};
+
+template <int ROWS>
+__device__ void load_few(const product_task *b, few_shared *s, uint32_t l0, uint32_t depth) {
+    for (uint32_t q = threadIdx.x; q < 2 * depth * ROWS; q += THREADS) {
+        const uint32_t i = q % ROWS, l = q / ROWS % depth, c = q / ROWS / depth;
+        s->x[c][l][i] = i < b->m ? b->x[c][i * b->x_row + (uint64_t)(l0 + l) * b->x_col] : 0;
+    }
+    __syncthreads();
+}
+
+template <int ROWS>
+__device__ void add_few(const few_shared *s, uint32_t l, uint64_t lo, uint64_t hi,
+                        uint64_t (&sum)[ROWS]) {
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+        sum[i] += s->x[0][l][i] * (lo + hi) + s->x[1][l][i] * lo;
+}
+
+/* A thread for a column, or where words of a column are neighbours a warp. */
+template <int ROWS, bool DOWN>
+__global__ void __launch_bounds__(THREADS) few_rows(const __grid_constant__ gemm_launch g) {
+    __shared__ few_shared s;
+    const uint32_t block = blockIdx.z;
+    const product_task b = product_block(&g.t, block / g.t.heads, block % g.t.heads);
+    const uint32_t l0 = blockIdx.y * FEW_DEPTH, lane = threadIdx.x % WARP;
+    const uint32_t depth = min((uint32_t)FEW_DEPTH, b.k - l0);
+    const uint32_t each = DOWN ? THREADS / WARP : THREADS;
+    const uint32_t j = blockIdx.x * each + (DOWN ? threadIdx.x / WARP : threadIdx.x);
+    uint64_t sum[ROWS] = {};
+    load_few<ROWS>(&b, &s, l0, depth);
+    if (j < b.n) {
+#pragma unroll FEW_AHEAD
+        for (uint32_t l = DOWN ? lane : 0; l < depth; l += DOWN ? WARP : 1) {
+            const uint64_t at = (uint64_t)(l0 + l) * b.y_row + (uint64_t)j * b.y_col;
+            add_few<ROWS>(&s, l, b.y[0][at], b.y[1][at], sum);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+        for (unsigned w = WARP / 2; DOWN && w != 0; w /= 2)
+            sum[i] += __shfl_down_sync(0xffffffff, sum[i], w);
+        if (j < b.n && (uint32_t)i < b.m && (!DOWN || lane == 0))
+            add_to(b.z + i * b.z_row + j, sum[i]);
+    }
+}
+
 /* What splits are added to. */
 __global__ void gemm_zero(const __grid_constant__ product_task t) {
     const uint64_t each = (uint64_t)t.m * t.n, all = each * t.groups * t.heads;
@@ -236,6 +289,34 @@ cudaError_t uvcci_gpu_run_map(const map_task *t, unsigned sms, cudaStream_t s) {
     return cudaGetLastError();
 }
 
+/* z is added to. */
+static void begin_sums(const product_task *t, unsigned sms, cudaStream_t s) {
+    const uint64_t elems = (uint64_t)t->m * t->n * t->groups * t->heads;
+    if (!t->accumulate)
+        gemm_zero<<<grid_of((elems + THREADS - 1) / THREADS, sms), THREADS, 0, s>>>(*t);
+}
+
+static cudaError_t run_few_rows(const product_task *t, unsigned sms, cudaStream_t s) {
+    const bool down = t->y_row == 1;
+    const uint32_t each = down ? THREADS / WARP : THREADS;
+    const dim3 grid((t->n + each - 1) / each, (t->k + FEW_DEPTH - 1) / FEW_DEPTH,
+                    t->groups * t->heads);
+    gemm_launch g = {};
+    g.t = *t;
+    if (t->m == 0 || grid.x == 0 || grid.z == 0)
+        return cudaSuccess;
+    begin_sums(t, sms, s);
+    if (grid.y != 0 && t->m == 1 && down)
+        few_rows<1, true><<<grid, THREADS, 0, s>>>(g);
+    else if (grid.y != 0 && t->m == 1)
+        few_rows<1, false><<<grid, THREADS, 0, s>>>(g);
+    else if (grid.y != 0 && down)
+        few_rows<FEW, true><<<grid, THREADS, 0, s>>>(g);
+    else if (grid.y != 0)
+        few_rows<FEW, false><<<grid, THREADS, 0, s>>>(g);
+    return cudaGetLastError();
+}
+
 /* A task's blocks one after the other; `block` is the first. */
 static uvcci_ring_product ring_product(const product_task *block) {
     uvcci_ring_product p = {};
@@ -279,6 +360,8 @@ cudaError_t uvcci_gpu_run_gemm(const product_task *t, uint8_t *scratch, size_t b
     if (scratch != nullptr && uvcci_gpu_gemm_scratch(t) != 0 &&
         uvcci_ring_gemm_least(&first) <= bytes)
         return run_on_tensor_cores(t, scratch, bytes, s);
+    if (t->m <= FEW && t->groups * t->heads <= GRID_MOST && t->k / FEW_DEPTH < GRID_MOST)
+        return run_few_rows(t, sms, s);
     gemm_launch g = {};
     g.t = *t;
     g.tiles_m = (t->m + TILE - 1) / TILE;
@@ -294,10 +377,8 @@ cudaError_t uvcci_gpu_run_gemm(const product_task *t, uint8_t *scratch, size_t b
     g.splits = g.depth == 0 ? 1 : (steps + g.depth - 1) / g.depth;
     if (g.splits == 0 || tiles * g.splits > 0x7fffffff)
         return cudaErrorInvalidValue;
-    if (g.splits > 1 && !t->accumulate)
-        gemm_zero<<<grid_of(((uint64_t)t->m * t->n * t->groups * t->heads + THREADS - 1) / THREADS,
-                            sms),
-                    THREADS, 0, s>>>(*t);
+    if (g.splits > 1)
+        begin_sums(t, sms, s);
     gemm_kernel<<<(unsigned)(tiles * g.splits), THREADS, 0, s>>>(g);
     return cudaGetLastError();
 }

@@ -37,15 +37,7 @@ static int cuda(uvcci_lane *l, cudaError_t e, const char *what) {
     return e == cudaSuccess ? 0 : fail(l, "%s: %s", what, cudaGetErrorString(e));
 }
 
-/* --- Open and close --------------------------------------------------------------------------- */
-
-int uvcci_lane_open(uvcci_lane *l, uvcci_lane_home *home) {
-    *l = (uvcci_lane){.home = home};
-    int e = cuda(l, cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking), "a stream");
-    if (e == 0)
-        e = cuda(l, cudaEventCreateWithFlags(&l->end, cudaEventDisableTiming), "an event");
-    return e;
-}
+/* --- Close ------------------------------------------------------------------------------------ */
 
 static void drop_room(uvcci_lane *l) {
     if (l->host != NULL)
@@ -71,7 +63,7 @@ void uvcci_lane_close(uvcci_lane *l, bool give_back) {
         (void)cudaStreamDestroy(l->stream);
 }
 
-/* --- Room ------------------------------------------------------------------------------------- */
+/* --- Room, and open --------------------------------------------------------------------------- */
 
 static int reserve(uvcci_lane *l, size_t bytes) {
     if (bytes <= l->room)
@@ -90,26 +82,37 @@ static int reserve(uvcci_lane *l, size_t bytes) {
     return e;
 }
 
-/* More than what is needed is welcome, but not at the price of the job. */
-static int reserve_scratch(uvcci_lane *l, size_t needed, size_t wanted) {
-    const size_t bytes = needed > wanted ? needed : wanted;
+static cudaError_t grow_scratch(uvcci_lane *l, size_t bytes) {
+    const size_t room = bytes < FIRST_ROOM ? FIRST_ROOM : bytes < SCRATCH_LARGE ? 2 * bytes : bytes;
     if (bytes <= l->scratch_room)
-        return 0;
+        return cudaSuccess;
     if (l->scratch != NULL)
         (void)cudaFree(l->scratch);
     l->scratch = NULL;
     l->scratch_room = 0;
-    size_t room = bytes < FIRST_ROOM ? FIRST_ROOM : bytes < SCRATCH_LARGE ? 2 * bytes : bytes;
-    cudaError_t rc = cudaMalloc((void **)&l->scratch, room);
-    if (rc == cudaErrorMemoryAllocation && needed < bytes) {
-        (void)cudaGetLastError();
-        room = needed < FIRST_ROOM ? FIRST_ROOM : needed;
-        rc = cudaMalloc((void **)&l->scratch, room);
-    }
-    const int e = cuda(l, rc, "scratch");
-    if (e == 0)
+    const cudaError_t rc = cudaMalloc((void **)&l->scratch, room);
+    if (rc == cudaSuccess)
         l->scratch_room = room;
-    return e;
+    else
+        (void)cudaGetLastError(); /* it is said here, and no later call's */
+    return rc;
+}
+
+/* More than what is needed is welcome, but not at the price of the job. */
+static int reserve_scratch(uvcci_lane *l, size_t needed, size_t wanted) {
+    (void)grow_scratch(l, wanted > needed ? wanted : needed);
+    return cuda(l, grow_scratch(l, needed), "scratch");
+}
+
+/* What small jobs take is there from the beginning, whatever becomes of the device's memory. */
+int uvcci_lane_open(uvcci_lane *l, uvcci_lane_home *home) {
+    *l = (uvcci_lane){.home = home};
+    int e = cuda(l, cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking), "a stream");
+    if (e == 0)
+        e = cuda(l, cudaEventCreateWithFlags(&l->end, cudaEventDisableTiming), "an event");
+    if (e == 0)
+        e = reserve(l, FIRST_ROOM);
+    return e == 0 ? reserve_scratch(l, FIRST_ROOM, 0) : e;
 }
 
 static size_t take(uvcci_lane *l, size_t bytes) {

@@ -7,7 +7,7 @@
 #include <cuda_runtime_api.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 64 << 20, LEAST_BYTES = 256, FIRST_ROOM = 64 };
+enum { CHUNK_BYTES = 64 << 20, LEAST_BYTES = 256, FIRST_ROOM = 64, DEVICE_LEFT = 256 << 20 };
 
 struct uvcci_gpu_pool_free {
     struct uvcci_gpu_pool_free *next;
@@ -43,11 +43,20 @@ static void record_give(uvcci_gpu_pool *p, void *at, size_t bytes) {
     p->records.free(p->records.user, at, bytes, UVCC_MEM_STATE);
 }
 
+/* CUDA loads a kernel when it is first launched, and jobs have descriptors and scratch: what would
+ * fill the device would make jobs fail. */
+static bool would_fill(size_t bytes) {
+    size_t left = 0, all = 0;
+    return cudaMemGetInfo(&left, &all) == cudaSuccess &&
+           (left < DEVICE_LEFT || bytes > left - DEVICE_LEFT);
+}
+
 static void *from_cuda(const uvcci_gpu_pool *p, size_t bytes) {
     void *at = NULL;
     const cudaError_t e =
-        p->pinned ? cudaHostAlloc(&at, bytes, cudaHostAllocPortable | cudaHostAllocMapped)
-                  : cudaMalloc(&at, bytes);
+        p->pinned           ? cudaHostAlloc(&at, bytes, cudaHostAllocPortable | cudaHostAllocMapped)
+        : would_fill(bytes) ? cudaErrorMemoryAllocation
+                            : cudaMalloc(&at, bytes);
     if (e != cudaSuccess)
         (void)cudaGetLastError(); /* the next launch is not at fault */
     return e == cudaSuccess ? at : NULL;

@@ -31,7 +31,8 @@ void uvcci_gpu_pool_init(uvcci_gpu_pool *p, const uvcc_allocator *records, bool 
                          uint64_t limit);
 /* give_back false: the device is lost, and its memory with it. */
 void uvcci_gpu_pool_close(uvcci_gpu_pool *p, bool give_back);
-/* Aligned to 256 bytes; NULL at the limit or when CUDA has no more. */
+/* Aligned to 256 bytes; NULL at the limit, when CUDA has no more, or if less than 256 MiB of the
+ * device were left. */
 void *uvcci_gpu_pool_take(uvcci_gpu_pool *p, size_t bytes);
 /* With the same number of bytes. The caller has wiped it. */
 void uvcci_gpu_pool_give(uvcci_gpu_pool *p, void *at, size_t bytes);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products that are large enough for tensor cores, beside those of the CPU's executor: every
- * layout, both numbers of moduli, blocks, sums. Skipped where there is no card. */
+/* Matrix products that are large enough for tensor cores, and of few rows, beside those of the
+ * CPU's executor: every layout, both numbers of moduli, blocks, sums. Skipped where there is no
+ * card. */
 #include "card_job.h"
 
 #include <uvcc/compute.h>
@@ -105,8 +106,8 @@ static void on_card(uvcc_gpu *x, const shape *s, uint64_t *const host[OPERANDS],
     const uvcc_task tasks[] = {{.kind = UVCC_TASK_COPY, .u.copy = {.items = up, .count = OPERANDS}},
                                product(s, card),
                                {.kind = UVCC_TASK_COPY, .u.copy = {.items = &down, .count = 1}}};
-    assert_int_equal(card_status(x, &(uvcc_job){.id = 1, .cookie = 7, .tasks = tasks, .count = 3}),
-                     0);
+    if (card_status(x, &(uvcc_job){.id = 1, .cookie = 7, .tasks = tasks, .count = 3}) != 0)
+        fail_msg("%u x %u x %u: %s", s->m, s->n, s->k, uvcc_gpu_trouble(x));
     while (others > 0)
         al.free(al.user, taken[--others], PIECE, UVCC_MEM_TENSOR);
     for (unsigned i = 0; i < OPERANDS; i++)
@@ -146,6 +147,14 @@ static void as_on_the_cpu(void **state) {
         {64, 33, 33000, 0, 0, false, false, false, 0}, /* cut along the depth */
         {300, 520, 450, 2, 3, false, false, true, 5},
         {450, 520, 300, 1, 2, true, true, false, 1},
+        /* few rows */
+        {1, 1000, 3000, 0, 0, false, false, false, 0},
+        {1, 1, 5000, 0, 0, false, false, true, 0},
+        {1, 700, 1025, 0, 0, true, true, false, 0},
+        {8, 300, 777, 0, 0, false, true, true, 0},
+        {8, 257, 129, 0, 0, true, false, false, 0},
+        {5, 64, 200, 2, 3, false, false, true, 3},
+        {3, 65, 130, 3, 1, true, true, false, 2},
     };
     const uvcc_gpu_config cfg = card_config();
     uvcc_gpu *x = card_open(&cfg);
@@ -158,7 +167,7 @@ static void as_on_the_cpu(void **state) {
 
 /* Without memory for residues CUDA cores do it. */
 static void in_little_memory(void **state) {
-    static const shape s = {2048, 1024, 512, 0, 0, false, false, false, 0};
+    static const shape s = {4096, 2048, 1024, 0, 0, false, false, false, 0}; /* 377 MB */
     const uvcc_gpu_config cfg = card_config();
     uvcc_gpu *x = card_open(&cfg);
     (void)state;
