@@ -11,6 +11,8 @@ import re
 import sys
 from dataclasses import dataclass
 
+# Of libraries of their own, for C hosts: they need MPI, CUDA.
+OTHERS = {"mpi.h", "gpu.h"}
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 # Structures that Python gives to the library: C name -> class. Zero and empty mean the default.
 GIVEN = {
@@ -100,7 +102,7 @@ class Headers:
         self.functions = []
         self.seen = set()
         for name in ["types.h"] + sorted(os.listdir(os.path.join(include, "uvcc"))):
-            if name.endswith(".h") and name != "mpi.h":  # of a library that needs MPI, for C hosts
+            if name.endswith(".h") and name not in OTHERS:
                 self.header(name)
 
     def read(self, name):

@@ -27,7 +27,7 @@ static void ends(void **state) {
         "nonlinear sign --exact --inputs 16384",
         "replay logs/party0.uvlog",
     };
-    static const rlim_t kilobytes[] = {14000, 18000, 24000, 30000, 35000, 40000, 46000, 54000};
+    static const rlim_t kilobytes[] = {18000, 20000, 24000, 30000, 35000, 40000, 46000, 54000};
     char text[600];
     unsigned failed = 0, worked = 0;
     json_t *vectors = LOAD_VECTORS("mlp.json");

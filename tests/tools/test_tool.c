@@ -97,7 +97,7 @@ static void refuses_bad_options(void **state) {
         {"train --data t.csv --seed -1", "--seed -1"},
         {"train --data t.csv --seed 18446744073709551616", "2^64"},
         {"train --data t.csv --truncation up", "ars|sr|ars-dcf"},
-        {"train --data t.csv --compute gpu", "inline|deferred|threads"},
+        {"train --data t.csv --compute abacus", "inline|deferred|threads"},
         {"train --data t.csv --drop 1", "less than 1"},
         {"train --data t.csv --drop -0.1", "less than 1"},
         {"train --data t.csv --drop nan", "--drop nan"},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model.c - descriptions of models: which there are, with messages that name the field of those
  * that are refused. */
-#include "exec/model/transformer.h"
+#include "exec/model/model.h"
 #include "exec/program/program.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #ifndef UVCCI_MODEL_H
 #define UVCCI_MODEL_H
 
-#include <uvcc/model.h>
+#include "exec/model/model_scalars.h"
 
 /* The weights of a layer, in their order. */
 typedef enum uvcci_tf_slot {
@@ -47,9 +47,6 @@ uvcci_tf_slot uvcci_model_slot(const uvcc_model_config *m, uint32_t i, uint32_t 
 
 /* From here on an entry's numbers of ops are of inputs and outputs. */
 enum { UVCCI_MODEL_OPS_END = 254 * 256 };
-/* Rows of a tile of attention's scores. */
-uint32_t uvcci_model_tile_rows(const uvcc_model_config *m);
-
 static inline uint32_t uvcci_model_head_size(const uvcc_model_config *m) {
     return m->head_size != 0 ? m->head_size : m->width / m->heads;
 }

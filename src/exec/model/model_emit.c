@@ -102,22 +102,6 @@ static int check_tensors(const uvcc_model_config *c, const uvcc_program *p, cons
 
 /* ---- the builder of a model ---- */
 
-/* Tiles of causal attention, as training has them: an eighth of the tokens, but 4 rows at least, at
- * most 128 while there are no more than 64 tiles. Padding is a row of all columns: one tile. */
-uint32_t uvcci_model_tile_rows(const uvcc_model_config *c) {
-    uint32_t rows = (c->tokens + UVCCI_TF_TILES_WANTED - 1) / UVCCI_TF_TILES_WANTED;
-    const uint32_t fewest = (c->tokens + UVCCI_TF_TILES_MAX - 1) / UVCCI_TF_TILES_MAX;
-    if (rows > UVCCI_TF_TILE_ROWS_MAX)
-        rows = UVCCI_TF_TILE_ROWS_MAX;
-    if (rows < fewest)
-        rows = fewest;
-    if (rows < UVCCI_TF_TILE_ROWS_MIN)
-        rows = UVCCI_TF_TILE_ROWS_MIN;
-    if (rows > c->tokens || c->mask == UVCC_MODEL_MASK_NONE || c->padding)
-        rows = c->tokens;
-    return rows;
-}
-
 static uvcci_tf_numbers numbers_of(const uvcc_model_config *c) {
     uvcci_tf_numbers n = {
         .hidden = c->ff_width,

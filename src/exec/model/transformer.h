@@ -60,18 +60,6 @@ enum {
     UVCCI_TF_BLOCK_OUT = 253
 };
 
-/* Tiles of attention: at most so many, of so many rows (but in contexts that would have more tiles
- * then); so many rows are alive at a time, and tiles at most. */
-enum {
-    UVCCI_TF_TILES_MAX = 64,
-    UVCCI_TF_TILE_ROWS_MIN = 4,
-    UVCCI_TF_TILE_ROWS_MAX = 128,
-    UVCCI_TF_TILES_WANTED = 8,
-    UVCCI_TF_ALIVE_ROWS = 256,
-    UVCCI_TF_ALIVE_MAX = 8,
-    UVCCI_TF_KEPT_HEADS = 4 /* who computes again keeps scores in contexts of so many head_dim */
-};
-
 /* ---- the builder ---- */
 
 enum { UVCCI_TF_SHELF_MAX = 256 };
@@ -259,11 +247,6 @@ void uvcci_tf_function(uvcci_tf_builder *b, uvcc_nonlinear what, uvcc_nonlinear_
 /* The same to tensors that are there. */
 void uvcci_tf_emit(uvcci_tf_builder *b, uvcc_nonlinear what, uvcc_nonlinear_options o,
                    const uint32_t *in, const uint32_t *out);
-/* 1 / sqrt(n) as c 2^-fraction, exact for powers of four. */
-int64_t uvcci_tf_root_inverse(uint32_t n, unsigned *fraction);
-/* 1 / n as c 2^-fraction, exact for powers of two. */
-int64_t uvcci_tf_inverse(uint32_t n, unsigned *fraction);
-unsigned uvcci_tf_log2(uint64_t n); /* rounded up */
 /* Of the sum of a weight's gradients; valid until the next. */
 const char *uvcci_tf_sum_name(uvcci_tf_builder *b, const uvcci_tf_held *h);
 /* The weight at this worker; NULL if the model has none. */

@@ -4,7 +4,6 @@
 #include "exec/model/transformer.h"
 
 #include <assert.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <uvcc/compute.h>
@@ -62,13 +61,6 @@ void uvcci_tf_scope_part(uvcci_tf_builder *b, const char *scope, uint32_t layer,
 
 void uvcci_tf_scope(uvcci_tf_builder *b, const char *scope, uint32_t layer) {
     uvcci_tf_scope_part(b, scope, layer, "");
-}
-
-unsigned uvcci_tf_log2(uint64_t n) {
-    unsigned bits = 0;
-    while (bits < 63 && (1ull << bits) < n)
-        bits++;
-    return bits;
 }
 
 /* ---- tensors ---- */
@@ -465,20 +457,4 @@ const char *uvcci_tf_sum_name(uvcci_tf_builder *b, const uvcci_tf_held *h) {
     assert(h != NULL);
     snprintf(b->name, sizeof b->name, "S.%s", h->about.name);
     return b->name;
-}
-
-int64_t uvcci_tf_root_inverse(uint32_t n, unsigned *fraction) {
-    assert(n != 0);
-    const unsigned e = uvcci_tf_log2(n);
-    *fraction = (e + 1) / 2 + 8;
-    if (e % 2 == 0 && n == 1u << e)
-        *fraction = e / 2;
-    return llround(ldexp(1 / sqrt(n), (int)*fraction));
-}
-
-int64_t uvcci_tf_inverse(uint32_t n, unsigned *fraction) {
-    assert(n != 0);
-    const unsigned e = uvcci_tf_log2(n), fine = (n & (n - 1)) == 0 ? 0 : 14;
-    *fraction = e + fine;
-    return llround(ldexp(1.0 / n, (int)*fraction));
 }

@@ -53,8 +53,9 @@ bool uvcci_plan_keys_fit(uint64_t bytes) {
     return uvcci_plan_part_room(stream_bytes_max(bytes), 1) != 0;
 }
 
-uint64_t uvcci_plan_count_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r,
-                                    uint32_t count) {
+uint64_t uvcci_plan_block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r,
+                                    uint32_t block) {
+    const uint32_t count = uvcci_block_count(r->elems, block);
     uint64_t sum = 0;
     if (plan->way->message_words != NULL)
         return message_words_max(plan, r, count) * 8ull + pieces_max(plan, r, count) * 24ull;
@@ -68,11 +69,6 @@ uint64_t uvcci_plan_count_bytes_max(const uvcci_plan *plan, const uvcci_plan_rou
         }
     }
     return sum;
-}
-
-uint64_t uvcci_plan_block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r,
-                                    uint32_t block) {
-    return uvcci_plan_count_bytes_max(plan, r, uvcci_block_count(r->elems, block));
 }
 
 /* A leaf for each message, sent or received; of a vector's block that it is opened, or both

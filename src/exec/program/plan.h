@@ -30,7 +30,7 @@
 #define UVCCI_TURN_ROUNDS 4u  /* sent by one turn */
 /* What a segment has at most, unless one unit has more; an op of less than both is not cut. */
 #define UVCCI_SEGMENT_ELEMS     (1u << 19)
-#define UVCCI_SEGMENT_KEY_BYTES (32u << 20) /* over all its blocks, as whole ones */
+#define UVCCI_SEGMENT_KEY_BYTES (32u << 20) /* over all its blocks, each as the first */
 #define UVCCI_NO_ROUND          255u
 
 /* An op that compares without keys has a round of one vector per round of its circuit. A block's
@@ -159,7 +159,8 @@ typedef struct uvcci_plan {
     uint16_t batches;        /* rows of a segment in the op table */
     uint64_t work_bytes;     /* that an instance takes while it is at work, for the window */
     uint64_t online_bytes_max, key_bytes_max; /* msg_len + 64 over all messages one way, at most */
-    uint64_t cut_bytes; /* key_bytes_max if all blocks were whole: by which ops are cut (wire.md) */
+    uint64_t cut_bytes;    /* key_bytes_max if all blocks were as the first: what ops are cut by
+                              (wire.md) */
     uint32_t messages_max; /* one way, keys included */
 } uvcci_plan;
 
@@ -182,11 +183,8 @@ static inline uint32_t uvcci_plan_rows(const uvcci_plan *plan) {
 
 /* Bytes of a digest TLV, of which a part may carry one more per vector. */
 enum { UVCCI_DIGEST_TLV_BYTES = 4 + 12 + 32 };
-/* Bytes that a block of so many elements can add to a message of the round, at most; the same of
- * one of the round's blocks, the first one as much as any;
+/* Bytes that a block can add to a message of the round, at most, the first one as much as any;
  * blocks of so many bytes that a message of so many vectors has room for. */
-uint64_t uvcci_plan_count_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r,
-                                    uint32_t count);
 uint64_t uvcci_plan_block_bytes_max(const uvcci_plan *plan, const uvcci_plan_round *r,
                                     uint32_t block);
 uint64_t uvcci_plan_part_room(uint64_t per_block, unsigned vectors);

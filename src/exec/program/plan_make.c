@@ -34,8 +34,7 @@ static int cut_round(uvcci_draft *d, uvcci_plan_round *r) {
     total += parts * (beside + 64);
     if (r->kind == UVCC_FRAME_KEYS_BATCH) {
         plan->key_bytes_max += total;
-        plan->cut_bytes += r->blocks * uvcci_plan_count_bytes_max(plan, r, UVCC_BLOCK_ELEMS) +
-                           parts * (beside + 64);
+        plan->cut_bytes += r->blocks * per_block + parts * (beside + 64);
     } else {
         plan->online_bytes_max += total;
     }

@@ -305,7 +305,7 @@ static void add_links(const uvcc_session *s, const most *m, uvcc_memory_bound *o
     const uint64_t messages = 2 * m->n.messages + 64;
     const uvcci_link_use use = {.tx_messages = messages,
                                 .rx_messages = messages + c->rx_messages_max + FEED_MESSAGES,
-                                .tx_bytes = 2 * m->n.online + UVCCI_SMALL_ROOM +
+                                .tx_bytes = 2 * m->n.online + 2 * UVCCI_SMALL_ROOM +
                                             least(2 * m->n.keys, c->tx_keys_bytes)};
     uint64_t by_class[4];
     uvcci_link_bound(l, &use, by_class);

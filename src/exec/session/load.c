@@ -130,9 +130,9 @@ static int make_links(uvcc_session *s, const needs *n) {
     c.alloc = s->alloc;
     c.sid_tag = s->sid_tag;
     /* Two windows of online messages may be outstanding (window.h), one of them not acknowledged;
-     * and small ones, to which ops leave their room. */
+     * and small ones: those that ops leave room for, and those that are there already. */
     const uint64_t rx = 2 * n->online_bytes + UVCCI_SMALL_ROOM,
-                   tx = n->online_bytes + UVCCI_SMALL_ROOM;
+                   tx = n->online_bytes + 2 * UVCCI_SMALL_ROOM;
     /* A plan's keys are those of one who deals for all blocks, and on the average each party deals
      * for a third: so much room is enough for two steps, and nobody fills more honestly. */
     const uint64_t keys = at_least(n->step_keys, 65536), ahead = s->cfg.limits.keys_ahead_bytes;
