@@ -277,6 +277,32 @@ static void test_room(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
+/* What a turn lists is no more than the bound says, also where it is not blocks that it lists. */
+static void test_lists(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p;
+    char why[256] = "";
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    const uint32_t x = test_tensor(p, "x", 1, COUNT, 20, 8, UVCC_TRANSIENT);
+    const uint32_t z = test_tensor(p, "z", 1, 3 * COUNT, 20, 8, UVCC_TRANSIENT);
+    const uvcc_op_desc op = {.opcode = UVCC_OP_REPEAT_COLS,
+                             .in_count = 1,
+                             .out_count = 1,
+                             .in = {x},
+                             .out = {z},
+                             .constant = 1};
+    assert_true(uvcc_program_entry(p, "run") >= 0);
+    assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);
+    assert_true(uvcc_program_op(p, &op) >= 0);
+    assert_true(uvcc_program_output(p, OUT_S, z) >= 0);
+    if (uvcc_program_finish(p, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    triangle_run(p, &al, &(triangle_options){.seed = 1}, 1000);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 /* ---- salts of commitments ---- */
 
 enum { SALTS_MAX = 1000 };
@@ -344,7 +370,7 @@ static void test_salts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_turns), cmocka_unit_test(test_few_jobs), cmocka_unit_test(test_input),
-        cmocka_unit_test(test_room),  cmocka_unit_test(test_salts),
+        cmocka_unit_test(test_room),  cmocka_unit_test(test_lists),    cmocka_unit_test(test_salts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include "exec/ops/families.h"
 #include "exec/ops/tasks.h"
 #include "exec/program/op_check.h"
+#include "exec/program/plan_maker.h"
 
 #include <assert.h>
 
@@ -341,6 +342,13 @@ static bool copy_repeated(uvcci_builder *b, const uint64_t *x, uint64_t *z) {
     return uvcci_task_copy(b, items, (uint32_t)blocks);
 }
 
+/* Of both components. */
+static int plan_repeat_cols(uvcci_draft *d) {
+    const uint64_t elems = d->p->tensors[d->op->desc.out[0]].elems;
+    d->plan->copies = 2 * (elems / (uint64_t)d->op->desc.constant);
+    return 0;
+}
+
 /* Rows need not be looked at: `times` divides the blocks of each. */
 static bool build_repeat_cols(uvcci_builder *b) {
     const uvcc_op_desc *d = &b->r->op->desc;
@@ -435,6 +443,7 @@ static const uvcci_op_class classes[] = {
     {.opcode = UVCC_OP_REPEAT_COLS,
      .traits = UVCCI_USES_CONSTANT,
      .check = check_repeat_cols,
+     .plan = plan_repeat_cols,
      .way = &repeat_cols},
     {.opcode = UVCC_OP_SLICE_ROWS,
      .traits = UVCCI_USES_CONSTANT | UVCCI_USES_HEADS,

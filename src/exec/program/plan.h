@@ -157,6 +157,7 @@ typedef struct uvcci_plan {
     uvcci_segments segments; /* of the op; the rest of the plan is that of its first segment */
     uint64_t units;          /* of this segment */
     uint16_t batches;        /* rows of a segment in the op table */
+    uint64_t copies;         /* that a turn lists, where blocks do not say how many */
     uint64_t work_bytes;     /* that an instance takes while it is at work, for the window */
     uint64_t online_bytes_max, key_bytes_max; /* msg_len + 64 over all messages one way, at most */
     uint64_t cut_bytes;    /* key_bytes_max if all blocks were as the first: what ops are cut by

@@ -96,6 +96,7 @@ static uint64_t turn_bytes(const uvcci_plan *p, unsigned turn) {
     add(&s, 1, tasks * sizeof(uvcc_task));
     add(&s, 2 * with_blocks, with_blocks * (longest * sizeof(uvcc_block) + sizeof(uvcc_fn_args)));
     add(&s, 1, 2 * longest * sizeof(uvcc_copy_item) + UVCCI_TURN_ROUNDS * sizeof(uvcci_batch_out));
+    add(&s, 2, p->copies * sizeof(uvcc_copy_item));
     add_hashes(hashes_of(p, turn), &s);
     for (unsigned i = 0; i < p->round_count; i++)
         if (p->rounds[i].turn == turn)
