@@ -426,7 +426,7 @@ __device__ __forceinline__ void consume(const multiply_task &t, const constants 
                 multiply_add(sums, x + 2 * j, y + 2 * j, k != 0 || j != 0);
             asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
             asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-            if (k != 0 && threadIdx.x % 128 == 0)
+            if (k != 0 && threadIdx.x % 32 == 0)
                 barrier_arrive(&s->empty[before]);
             before = at;
             if (++at == STAGES<COLS>) {
@@ -435,7 +435,7 @@ __device__ __forceinline__ void consume(const multiply_task &t, const constants 
             }
         }
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-        if (threadIdx.x % 128 == 0)
+        if (threadIdx.x % 32 == 0)
             barrier_arrive(&s->empty[before]);
         put_residues<COLS>(t, c, place_of(t, i), sums);
     }
@@ -451,7 +451,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES<COLS>; i++) {
             barrier_init(&s->full[i], 1);
-            barrier_init(&s->empty[i], CONSUMERS / 128);
+            barrier_init(&s->empty[i], CONSUMERS / 32); /* a warp has read it */
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
