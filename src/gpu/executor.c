@@ -83,22 +83,32 @@ uint32_t uvcc_gpu_count(const char **why) {
 
 /* --- Memory ----------------------------------------------------------------------------------- */
 
+static bool is_lost(uvcc_gpu *x) {
+    (void)pthread_mutex_lock(&x->lock);
+    const bool lost = x->lost;
+    (void)pthread_mutex_unlock(&x->lock);
+    return lost;
+}
+
 static void *memory_take(void *user, size_t bytes, uvcc_mem_class cls) {
     uvcc_gpu *x = user;
     if (cls == UVCC_MEM_SECRET)
         return x->cfg.alloc.alloc(x->cfg.alloc.user, bytes, cls);
+    if (is_lost(x))
+        return NULL;
     (void)cudaSetDevice((int)x->cfg.device);
     return uvcci_gpu_pool_take(cls == UVCC_MEM_TENSOR ? &x->home.device : &x->home.pinned, bytes);
 }
 
-/* As the host's allocator does: TENSOR and WIRE memory is wiped. */
+/* As the host's allocator does: TENSOR and WIRE memory is wiped. A lost device may still write to
+ * what it had, so that is nobody's any more. */
 static void memory_give(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
     uvcc_gpu *x = user;
     if (cls == UVCC_MEM_SECRET) {
         x->cfg.alloc.free(x->cfg.alloc.user, p, bytes, cls);
         return;
     }
-    if (p == NULL)
+    if (p == NULL || is_lost(x))
         return;
     (void)cudaSetDevice((int)x->cfg.device);
     if (cls == UVCC_MEM_TENSOR) {

@@ -346,8 +346,9 @@ size_t uvcci_gpu_gemm_scratch(const product_task *t) {
 static cudaError_t run_on_tensor_cores(const product_task *t, uint8_t *scratch, size_t bytes,
                                        cudaStream_t s) {
     cudaError_t e = cudaSuccess;
-    for (uint32_t i = 0; i < t->groups * t->heads && e == cudaSuccess; i++) {
-        const product_task block = product_block(t, i / t->heads, i % t->heads);
+    for (uint64_t i = 0; i < (uint64_t)t->groups * t->heads && e == cudaSuccess; i++) {
+        const product_task block =
+            product_block(t, (uint32_t)(i / t->heads), (uint32_t)(i % t->heads));
         const uvcci_ring_product p = ring_product(&block);
         e = uvcci_ring_gemm(&p, scratch, bytes, s);
     }
@@ -360,7 +361,7 @@ cudaError_t uvcci_gpu_run_gemm(const product_task *t, uint8_t *scratch, size_t b
     if (scratch != nullptr && uvcci_gpu_gemm_scratch(t) != 0 &&
         uvcci_ring_gemm_least(&first) <= bytes)
         return run_on_tensor_cores(t, scratch, bytes, s);
-    if (t->m <= FEW && t->groups * t->heads <= GRID_MOST && t->k / FEW_DEPTH < GRID_MOST)
+    if (t->m <= FEW && (uint64_t)t->groups * t->heads <= GRID_MOST && t->k / FEW_DEPTH < GRID_MOST)
         return run_few_rows(t, sms, s);
     gemm_launch g = {};
     g.t = *t;

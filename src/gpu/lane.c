@@ -34,7 +34,10 @@ static const char *kind_name(unsigned kind) {
 }
 
 static int cuda(uvcci_lane *l, cudaError_t e, const char *what) {
-    return e == cudaSuccess ? 0 : fail(l, "%s: %s", what, cudaGetErrorString(e));
+    if (e == cudaSuccess)
+        return 0;
+    (void)cudaGetLastError(); /* it is said here, and the next job's launches are not at fault */
+    return fail(l, "%s: %s", what, cudaGetErrorString(e));
 }
 
 /* --- Close ------------------------------------------------------------------------------------ */
@@ -220,7 +223,7 @@ static int note_task(uvcci_lane *l, const uvcc_task *t) {
 /* --- Operands that must be inside ------------------------------------------------------------- */
 
 static int must_reach(uvcci_lane *l, const uvcc_task *t, const void *p, const char *what) {
-    if (p == NULL || l->home->trust_pointers || reachable(l, inside(l, p), 1) || inside(l, p) != p)
+    if (p == NULL || l->home->trust_pointers || reachable(l, p, 1))
         return 0;
     return fail(l, "%s: %s is not memory of the executor's allocator", kind_name(t->kind), what);
 }
@@ -229,27 +232,30 @@ static int must_reach_block(uvcci_lane *l, const uvcc_task *t, const uvcc_block 
     const struct {
         const void *p;
         const char *name;
-    } all[] = {{b->in[0], "in[0]"},
-               {b->in[1], "in[1]"},
-               {b->in[2], "in[2]"},
-               {b->in[3], "in[3]"},
-               {b->out[0], "out[0]"},
-               {b->out[1], "out[1]"},
-               {b->in_bits, "in_bits"},
-               {b->out_bits, "out_bits"},
-               {b->wire_in[0], "wire_in[0]"},
-               {b->wire_in[1], "wire_in[1]"},
-               {b->wire_out[0], "wire_out[0]"},
-               {b->wire_out[1], "wire_out[1]"},
-               {b->key, "key"},
-               {b->out_bytes[0], "out_bytes[0]"},
-               {b->out_bytes[1], "out_bytes[1]"},
-               {b->words[0], "words[0]"},
-               {b->words[1], "words[1]"},
-               {b->out_words, "out_words"}};
+        bool noted; /* by note_task(): it has a copy inside, as no other operand of its address has
+                     */
+    } all[] = {{b->in[0], "in[0]", t->kind == UVCC_TASK_INPUT},
+               {b->in[1], "in[1]", false},
+               {b->in[2], "in[2]", false},
+               {b->in[3], "in[3]", false},
+               {b->out[0], "out[0]", t->kind == UVCC_TASK_OPEN_ALL_FINISH},
+               {b->out[1], "out[1]", false},
+               {b->in_bits, "in_bits", false},
+               {b->out_bits, "out_bits", false},
+               {b->wire_in[0], "wire_in[0]", false},
+               {b->wire_in[1], "wire_in[1]", false},
+               {b->wire_out[0], "wire_out[0]", false},
+               {b->wire_out[1], "wire_out[1]", false},
+               {b->key, "key", false},
+               {b->out_bytes[0], "out_bytes[0]", false},
+               {b->out_bytes[1], "out_bytes[1]", false},
+               {b->words[0], "words[0]", false},
+               {b->words[1], "words[1]", false},
+               {b->out_words, "out_words", false}};
     int e = 0;
     for (size_t i = 0; i < sizeof all / sizeof all[0] && e == 0; i++)
-        e = must_reach(l, t, all[i].p, all[i].name);
+        if (!all[i].noted)
+            e = must_reach(l, t, all[i].p, all[i].name);
     return e;
 }
 
