@@ -26,7 +26,9 @@
 #include "proto/pace.h"
 
 /* A frame this far beyond the greatest seq seen is not what a peer usually sends next. */
-#define NEAR_FRAMES 1024u
+#define STREAM_RELEASE_BYTES (32u << 10)
+#define KEYS_ACK_NS          UINT64_C(200000)
+#define NEAR_FRAMES          1024u
 
 #define NEW_FRAME 1
 
@@ -419,7 +421,9 @@ int uvcc_link_accept(uvcc_link *l, uint64_t token, uint64_t now) {
     if (l->cfg.datagram) /* its frames were told when they came */
         uvcci_ack_within(l, l->cfg.ack_delay_ns);
     else
-        uvcci_ack_note(l, UVCC_FRAME_HEADER_BYTES + uvcci_min64(m->len, UVCCI_PACKET_BYTES));
+        uvcci_ack_note(l, UVCC_FRAME_HEADER_BYTES + uvcci_min64(m->len, l->cfg.frame_bytes));
+    if (m->cls == UVCC_CLASS_KEYS) /* a dealer may have room for one op's only */
+        uvcci_ack_within(l, uvcci_min64(l->cfg.ack_delay_ns, KEYS_ACK_NS));
     return 0;
 }
 
@@ -435,7 +439,10 @@ int uvcc_link_release(uvcc_link *l, uint64_t token, uint64_t now) {
     assert(l->rx.released[cls] <= l->rx.admitted[cls]);
     uvcci_assembly_free(l, m);
     uint64_t grown = l->rx.released[cls] + uvcci_rx_capacity(l, cls) - l->rx.granted[cls];
-    uvcci_ack_within(l, grown >= uvcci_rx_capacity(l, cls) / 8 ? 0 : l->cfg.ack_delay_ns);
+    uint64_t enough = uvcci_rx_capacity(l, cls) / 8;
+    if (!l->cfg.datagram) /* the sender's room may be far less than ours (STREAM_ACK_BYTES) */
+        enough = uvcci_min64(enough, STREAM_RELEASE_BYTES);
+    uvcci_ack_within(l, grown >= enough ? 0 : l->cfg.ack_delay_ns);
     return 0;
 }
 

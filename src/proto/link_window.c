@@ -14,7 +14,8 @@
 #include "proto/link_core.h"
 #include "proto/mutant.h"
 
-#define STREAM_ACK_BYTES     (256u << 10)
+/* A session's sender has 64 KiB at least beside its largest op: it need not wait for the delay. */
+#define STREAM_ACK_BYTES     (64u << 10)
 #define DATAGRAM_ACK_PACKETS 8u
 #define FIRST_FRAMES         64u
 #define FIRST_ACK_PACKETS    2u

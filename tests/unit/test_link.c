@@ -603,6 +603,29 @@ static void ack_after_acceptance(void **state) {
     end(&f);
 }
 
+/* A stream's sender may have far less room than its receiver: it hears of 32 KiB at once, and of
+ * less after a while. */
+static void acks_of_streams_do_not_wait(void **state) {
+    (void)state;
+    enum { LEN = 20000 };
+    fill_content();
+    fix f;
+    begin(&f, false, 0, NULL);
+    sent(&f, NULL, 0);
+    assert_int_equal(feed_piece(&f, 1, 1, LEN, 0, LEN), 0);
+    expect_message(&f, 1, LEN);
+    assert_int_equal(sent_of_kind(&f, UVCC_FRAME_ACK, NULL), 0);
+    assert_int_equal(feed_piece(&f, 2, 2, LEN, 0, LEN), 0);
+    expect_message(&f, 2, LEN);
+    assert_int_equal(sent_of_kind(&f, UVCC_FRAME_ACK, NULL), 1);
+    assert_int_equal(feed_piece(&f, 3, 3, LEN, 0, LEN), 0);
+    expect_message(&f, 3, LEN);
+    assert_int_equal(sent_of_kind(&f, UVCC_FRAME_ACK, NULL), 0);
+    f.now += 2 * SIM_MS;
+    assert_int_equal(sent_of_kind(&f, UVCC_FRAME_ACK, NULL), 1);
+    end(&f);
+}
+
 /* Each frame a thousand times, at once and after its message is gone. */
 static void replays(void **state) {
     (void)state;
@@ -1949,6 +1972,7 @@ int main(void) {
         cmocka_unit_test(peer_never_acks),
         cmocka_unit_test(pieces_in_any_order),
         cmocka_unit_test(ack_after_acceptance),
+        cmocka_unit_test(acks_of_streams_do_not_wait),
         cmocka_unit_test(replays),
         cmocka_unit_test(peer_begins_for_ever),
         cmocka_unit_test(reassembly_limits),
