@@ -228,6 +228,7 @@ static int must_reach(uvcci_lane *l, const uvcc_task *t, const void *p, const ch
     return fail(l, "%s: %s is not memory of the executor's allocator", kind_name(t->kind), what);
 }
 
+/* Kernels are given no address that they cannot reach. */
 static int must_reach_block(uvcci_lane *l, const uvcc_task *t, const uvcc_block *b) {
     const struct {
         const void *p;
