@@ -228,7 +228,9 @@ static int open_party(host *h, host_worker *w, unsigned p) {
             const char *why = NULL;
             rc = card_open(&me->card, &cpu, &why);
             if (why != NULL)
-                return report_error(EXIT_BAD_INPUT, "--compute gpu: %s", why);
+                return report_error(EXIT_BAD_INPUT,
+                                    "--compute gpu: %s; leave it out, or give inline or threads",
+                                    why);
             if (rc == 0)
                 cfg.alloc = card_allocator(me->card);
         }

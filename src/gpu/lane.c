@@ -51,6 +51,16 @@ static void drop_room(uvcci_lane *l) {
     l->room = 0;
 }
 
+/* Residues of shares and digests of secrets stood there. */
+static void drop_scratch(uvcci_lane *l) {
+    if (l->scratch != NULL) {
+        (void)cudaMemset(l->scratch, 0, l->scratch_room);
+        (void)cudaFree(l->scratch);
+    }
+    l->scratch = NULL;
+    l->scratch_room = 0;
+}
+
 void uvcci_lane_close(uvcci_lane *l, bool give_back) {
     const uvcc_allocator *al = &l->home->records;
     if (l->outside != NULL)
@@ -58,8 +68,7 @@ void uvcci_lane_close(uvcci_lane *l, bool give_back) {
     if (!give_back)
         return;
     drop_room(l);
-    if (l->scratch != NULL)
-        (void)cudaFree(l->scratch);
+    drop_scratch(l);
     if (l->end != NULL)
         (void)cudaEventDestroy(l->end);
     if (l->stream != NULL)
@@ -89,10 +98,7 @@ static cudaError_t grow_scratch(uvcci_lane *l, size_t bytes) {
     const size_t room = bytes < FIRST_ROOM ? FIRST_ROOM : bytes < SCRATCH_LARGE ? 2 * bytes : bytes;
     if (bytes <= l->scratch_room)
         return cudaSuccess;
-    if (l->scratch != NULL)
-        (void)cudaFree(l->scratch);
-    l->scratch = NULL;
-    l->scratch_room = 0;
+    drop_scratch(l);
     const cudaError_t rc = cudaMalloc((void **)&l->scratch, room);
     if (rc == cudaSuccess)
         l->scratch_room = room;
@@ -483,6 +489,9 @@ int uvcci_lane_start(uvcci_lane *l, const uvcc_job *job) {
     l->busy = e == 0;
     if (e != 0) { /* what was launched of it ends before its memory is given back */
         (void)cudaStreamSynchronize(l->stream);
+        if (descriptors != 0)
+            (void)cudaMemset(l->dev, 0, descriptors);
+        memset(l->host, 0, all);
         (void)cudaGetLastError();
     }
     return e;
