@@ -263,20 +263,14 @@ static bool all_done(const launch *l) {
     return l->party[0].done && l->party[1].done && l->party[2].done;
 }
 
-/* One that is settled knows that all have their result: what is left waits for what does not come,
- * as long as it is let live. */
-static bool any_settled(const launch *l) {
-    return l->party[0].settled || l->party[1].settled || l->party[2].settled;
-}
-
 /* A party that is done waits for the others so long, and they may come later: they would wait for
  * it, and in vain. */
 static void call_back(launch *l, uint64_t now) {
-    if (l->ending || all_done(l) || any_settled(l))
+    if (l->ending || all_done(l))
         return;
     for (unsigned q = 0; q < UVCC_PARTIES; q++) {
         process *p = &l->party[q];
-        if (!p->done || p->pid > 0 || p->start_at_ns != 0)
+        if (!p->done || p->settled || p->pid > 0 || p->start_at_ns != 0)
             continue;
         report_line(true,
                     "party %u is done, and another may need the last steps of it; it starts "
@@ -371,6 +365,12 @@ static void show_progress(launch *l) {
 }
 
 /* ---- faults ---- */
+
+/* One that is settled knows that all have their result: what is left waits for what does not come,
+ * as long as it is let live. */
+static bool any_settled(const launch *l) {
+    return l->party[0].settled || l->party[1].settled || l->party[2].settled;
+}
 
 /* A process at random, as kill -9 does. */
 static void kill_some(launch *l, uint64_t now) {
