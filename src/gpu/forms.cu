@@ -259,16 +259,48 @@ __global__ void items_kernel(const digest_item *items, uint32_t count, const uin
 
 /* --- Bytes ------------------------------------------------------------------------------------ */
 
+/* Bytes i.. of two words that stand one behind the other. */
+__device__ uint4 bytes_from(uint4 a, uint4 b, unsigned i) {
+    const uint32_t w[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+    const unsigned shift = 8 * (i % 4);
+    uint32_t out[4];
+#pragma unroll
+    for (unsigned k = 0; k < 4; k++) {
+        uint32_t lo = 0, hi = 0;
+#pragma unroll
+        for (unsigned at = 0; at < 4; at++) /* registers have no addresses */
+            if (i / 4 == at) {
+                lo = w[at + k];
+                hi = w[at + k + 1];
+            }
+        out[k] = __funnelshift_r(lo, hi, shift);
+    }
+    return make_uint4(out[0], out[1], out[2], out[3]);
+}
+
+/* Words of 16 bytes where dst has them whole, whatever lies between src and its own: keys come out
+ * of messages, in which headers shift them. */
 __global__ void bytes_kernel(const uvcc_copy_item *items, bool wipe) {
     const uvcc_copy_item it = items[blockIdx.y];
     const size_t from = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     const size_t step = (size_t)gridDim.x * blockDim.x;
-    const uintptr_t bits = (uintptr_t)it.dst | (wipe ? 0 : (uintptr_t)it.src);
-    const size_t wide = (bits & 15) == 0 ? it.len / 16 : 0;
-    for (size_t k = from; k < wide; k += step)
-        ((uint4 *)it.dst)[k] = wipe ? make_uint4(0, 0, 0, 0) : ((const uint4 *)it.src)[k];
-    for (size_t k = 16 * wide + from; k < it.len; k += step)
-        it.dst[k] = wipe ? 0 : it.src[k];
+    const size_t before = (size_t)(-(uintptr_t)it.dst & 15);
+    const size_t head = before < it.len ? before : it.len, wide = (it.len - head) / 16;
+    uint4 *to = (uint4 *)(it.dst + head);
+    if (wipe) {
+        for (size_t k = from; k < wide; k += step)
+            to[k] = make_uint4(0, 0, 0, 0);
+    } else {
+        const uintptr_t src = (uintptr_t)it.src + head;
+        const unsigned off = (unsigned)(src & 15);
+        const uint4 *words = (const uint4 *)(src - off);
+        for (size_t k = from; k < wide; k += step)
+            to[k] = off == 0 ? words[k] : bytes_from(words[k], words[k + 1], off);
+    }
+    for (size_t k = from; k < it.len - 16 * wide; k += step) {
+        const size_t at = k < head ? k : k + 16 * wide;
+        it.dst[at] = wipe ? 0 : it.src[at];
+    }
 }
 
 } // namespace

@@ -113,6 +113,21 @@ ON_BOTH_CONST bool packs(unsigned kind) {
     }
 }
 
+/* Whether threads can share an element: its result is what end_of_unit() makes of the sum of their
+ * parts. */
+ON_BOTH_CONST bool has_parts(unsigned kind) {
+    return kind == UVCC_TASK_FN_TABLE || kind == UVCC_TASK_FN_MULTISCALE;
+}
+ON_BOTH uint64_t part_of_unit(unsigned kind, const vec *c) {
+    return kind == UVCC_TASK_FN_TABLE ? part_of_fn_table(c) : part_of_fn_multiscale(c);
+}
+ON_BOTH void end_of_unit(unsigned kind, const vec *c, uint64_t sum) {
+    if (kind == UVCC_TASK_FN_TABLE)
+        end_fn_table(c, sum);
+    else
+        end_fn_multiscale(c, sum);
+}
+
 /* The kinds of functions. Only the case of the kernel's own kind is compiled into it. */
 ON_BOTH packed do_unit_function(unsigned kind, const vec *c) {
     packed p = {{0, 0}};
@@ -159,7 +174,7 @@ ON_BOTH packed do_unit_function(unsigned kind, const vec *c) {
     return p;
 }
 
-/* Does unit c->i of a block of that kind. */
+/* Does unit c->i of a block of that kind, alone. */
 ON_BOTH packed do_unit(unsigned kind, const vec *c) {
     packed p = {{0, 0}};
     switch (kind) {

@@ -104,41 +104,88 @@ ON_BOTH uint64_t scale_of(const int64_t *w, uint64_t l, unsigned s) {
     return z;
 }
 
-/* Entry by entry in the order of x = xh - first - i mod 2^m, so that neighbours share a block. */
-ON_BOTH uint64_t table_sum(const vec *c, const dpf *f, uint64_t scale) {
-    const uvcc_fn_args *fn = &c->t->fn;
-    const uint64_t x0 = in(c, 0) - (uint64_t)fn->first;
-    const unsigned skip = f->n < 7 ? f->n : 7;
-    uint64_t sum = 0, have = 0;
-    bool any = false;
-    seed y = {0, 0};
-    walk w;
-    walk_from(&w, own_root(c, fn->call_key));
-    for (uint32_t i = 0; i < fn->entry_count; i++) {
-        const uint64_t x = low(x0 - i, f->n), number = x >> skip;
-        if (!any || number != have) {
-            y = terminal(c, f, walk_to(c, &f->k, &w, number, f->k.depth));
-            have = number;
-            any = true;
-        }
-        const unsigned at = terminal_at(f->n, x);
-        const uint64_t bit = bit_of(at < 64 ? y.lo : y.hi, at & 63);
-        uint64_t entry = (uint64_t)(int64_t)fn->entries[i];
-        if (fn->shift != 0)
-            entry = shift_signed(entry * scale, 30);
-        sum += entry & (0 - bit);
+/* The 128 values of a node, 2^n of them over and over if it has fewer. */
+ON_BOTH seed leaf(const vec *c, const dpf *f, walk *w, uint64_t number) {
+    seed y = terminal(c, f, walk_to(c, &f->k, w, number, f->k.depth));
+    if (f->n < 7) {
+        y.lo = low(y.lo, 1u << f->n);
+        for (unsigned k = 1u << f->n; k < 64; k *= 2)
+            y.lo |= y.lo << k;
+        y.hi = y.lo;
+    }
+    return y;
+}
+
+/* Bits `by` to `by` + 127 of (high, low), by = 1..128. */
+ON_BOTH seed bits_between(seed high, seed low, unsigned by) {
+    const unsigned word = by / 64, s = by % 64;
+    const uint64_t a = word == 0 ? low.lo : word == 1 ? low.hi : high.lo;
+    const uint64_t b = word == 0 ? low.hi : word == 1 ? high.lo : high.hi;
+    const uint64_t top = word == 0 ? high.lo : high.hi;
+    seed y;
+    y.lo = a >> s | b << 1 << (63 - s);
+    y.hi = b >> s | top << 1 << (63 - s);
+    return y;
+}
+
+/* The entries whose bit is set, of at most 32: that of the first is the top bit. */
+ON_BOTH uint64_t chosen(const uvcc_fn_args *fn, uint32_t first, uint32_t bits, uint64_t scale) {
+    const int32_t *entries = fn->entries + first;
+    const uint32_t left = fn->entry_count - first, some = left < 32 ? left : 32;
+    uint64_t sum = 0;
+    if (fn->shift != 0) {
+        for (uint32_t j = 0; j < some; j++, bits <<= 1)
+            sum += shift_signed((uint64_t)(int64_t)entries[j] * scale, 30) &
+                   (0 - (uint64_t)(bits >> 31));
+    } else if (some == 32) {
+        for (uint32_t j = 0; j < 32; j++)
+            sum += (uint64_t)(int64_t)(int32_t)((uint32_t)entries[j] & (0 - (bits >> (31 - j) & 1)));
+    } else {
+        for (uint32_t j = 0; j < some; j++, bits <<= 1)
+            sum += (uint64_t)(int64_t)(int32_t)((uint32_t)entries[j] & (0 - (bits >> 31)));
     }
     return sum;
 }
 
-ON_BOTH void do_fn_table(const vec *c) {
+/* This lane's part of the sum over the entries i, which count where the key has x = xh - first - i
+ * mod 2^m. 128 of them have neighbouring x, which stand in two nodes at most; so lanes whose xh
+ * differ go on side by side. */
+ON_BOTH uint64_t table_part(const vec *c, const dpf *f, uint64_t scale) {
+    const uvcc_fn_args *fn = &c->t->fn;
+    const uint64_t x = low(in(c, 0) - (uint64_t)fn->first, f->n);
+    const unsigned skip = f->n < 7 ? f->n : 7, by = terminal_at(f->n, x) + 1;
+    const uint32_t chunks = (fn->entry_count + 127) / 128;
+    const uint32_t from = (uint32_t)((uint64_t)chunks * c->lane / c->lanes);
+    const uint32_t to = (uint32_t)((uint64_t)chunks * (c->lane + 1) / c->lanes);
+    uint64_t sum = 0, number = low((x >> skip) - from, f->n - skip);
+    walk w;
+    if (from == to)
+        return 0;
+    walk_from(&w, own_root(c, fn->call_key));
+    seed high = leaf(c, f, &w, number);
+    for (uint32_t k = from; k < to; k++) {
+        number = low(number - 1, f->n - skip);
+        const seed below = leaf(c, f, &w, number), bits = bits_between(high, below, by);
+        for (uint32_t q = 0; q < 4 && 128 * k + 32 * q < fn->entry_count; q++)
+            sum += chosen(fn, 128 * k + 32 * q,
+                          (uint32_t)((q < 2 ? bits.hi : bits.lo) >> (q % 2 == 0 ? 32 : 0)), scale);
+        high = below;
+    }
+    return sum;
+}
+
+ON_BOTH uint64_t part_of_fn_table(const vec *c) {
     if (is_other(c))
-        return;
+        return 0;
     const uvcc_fn_args *fn = &c->t->fn;
     const dpf f = dpf_at(c, c->b->key, fn->bits);
-    const uint64_t scale =
-        fn->shift != 0 ? scale_of(fn->words, low(in(c, 1), fn->shift), fn->shift) : 0;
-    const uint64_t v = table_sum(c, &f, scale);
+    return table_part(c, &f,
+                      fn->shift != 0 ? scale_of(fn->words, low(in(c, 1), fn->shift), fn->shift)
+                                     : 0);
+}
+ON_BOTH void end_fn_table(const vec *c, uint64_t v) {
+    if (is_other(c))
+        return;
     const uint64_t x = (is_head(c) ? v : 0 - v) + prg(c, with_other(c), UVCC_TAG_mask, 1);
     if (c->b->in[2] != NULL) {
         const uint64_t b = in(c, 2) + prg(c, with_other(c), UVCC_TAG_mask, 0);
@@ -147,6 +194,9 @@ ON_BOTH void do_fn_table(const vec *c) {
     }
     out(c, 0, x);
     wire_out(c, 0, x);
+}
+ON_BOTH void do_fn_table(const vec *c) {
+    end_fn_table(c, part_of_fn_table(c));
 }
 
 ON_BOTH uint64_t scalar(const vec *c, uint32_t q) {
@@ -268,15 +318,18 @@ ON_BOTH size_t scale_word_at(const vec *c, unsigned k, unsigned j) {
 }
 
 /* From scale to scale and cell to cell: which cells count and where they are is of xh, which is
- * public here. A cell's place may be below 0; then its quotient by 4 is rounded down. */
-ON_BOTH void do_fn_multiscale(const vec *c) {
+ * public here. A cell's place may be below 0; then its quotient by 4 is rounded down. A lane takes
+ * neighbouring cells of all scales. */
+ON_BOTH uint64_t part_of_fn_multiscale(const vec *c) {
     if (is_other(c))
-        return;
+        return 0;
     const uvcc_fn_args *fn = &c->t->fn;
     const scales s = scales_of(fn);
     const uint64_t xh = in(c, 0);
     const size_t count = c->b->count;
     const uint8_t *payload = c->b->key + 16 * s.depth * count;
+    const unsigned all = 3 * s.cells * s.count;
+    const unsigned from = all * c->lane / c->lanes, to = all * (c->lane + 1) / c->lanes;
     levels k;
     k.words = c->b->key;
     k.bits = payload + 24 * s.count * count;
@@ -284,28 +337,32 @@ ON_BOTH void do_fn_multiscale(const vec *c) {
     uint64_t sum = 0;
     walk w;
     walk_from(&w, own_root(c, fn->call_key));
-    for (unsigned scale = 0; scale < s.count; scale++) {
+    for (unsigned cell = from; cell < to; cell++) {
+        const unsigned scale = cell / (3 * s.cells), i = s.cells + cell % (3 * s.cells);
         const unsigned level = s.depth - 2 * scale, shift = s.shift + 2 * scale;
         const uint64_t z = xh >> shift, at = scale_top(xh, shift);
-        for (unsigned i = s.cells; i < 4 * s.cells; i++) {
-            const int64_t below = (int64_t)(z - i);
-            if (scale + 1 != s.count &&
-                (int64_t)(z >> 2) - (z >= i ? (int64_t)((z - i) >> 2) : below >> 2) >=
-                    (int64_t)s.cells)
-                continue;
-            const node n = walk_to(c, &k, &w, low(z - i, level), level);
-            const int64_t *a = fn->words + (size_t)3 * scale * 3 * s.cells + (i - s.cells);
-            uint64_t u[3];
-            scale_values(c, n.s, u);
-            for (unsigned j = 0; j < 3; j++)
-                u[j] += load64(payload + scale_word_at(c, scale, j)) & (0 - n.t);
-            const uint64_t a0 = (uint64_t)a[0], a1 = (uint64_t)a[3 * s.cells],
-                           a2 = (uint64_t)a[6 * s.cells];
-            sum += a0 * u[0] - a1 * u[1] + a2 * u[2] +
-                   at * (a1 * u[0] - 2 * a2 * u[1] + at * a2 * u[0]);
-        }
+        const int64_t below = (int64_t)(z - i);
+        if (scale + 1 != s.count &&
+            (int64_t)(z >> 2) - (z >= i ? (int64_t)((z - i) >> 2) : below >> 2) >= (int64_t)s.cells)
+            continue;
+        const node n = walk_to(c, &k, &w, low(z - i, level), level);
+        const int64_t *a = fn->words + (size_t)3 * scale * 3 * s.cells + (i - s.cells);
+        uint64_t u[3];
+        scale_values(c, n.s, u);
+        for (unsigned j = 0; j < 3; j++)
+            u[j] += load64(payload + scale_word_at(c, scale, j)) & (0 - n.t);
+        const uint64_t a0 = (uint64_t)a[0], a1 = (uint64_t)a[3 * s.cells],
+                       a2 = (uint64_t)a[6 * s.cells];
+        sum += a0 * u[0] - a1 * u[1] + a2 * u[2] + at * (a1 * u[0] - 2 * a2 * u[1] + at * a2 * u[0]);
     }
-    out(c, 0, is_head(c) ? sum + (uint64_t)fn->constant : 0 - sum);
+    return sum;
+}
+ON_BOTH void end_fn_multiscale(const vec *c, uint64_t sum) {
+    if (!is_other(c))
+        out(c, 0, is_head(c) ? sum + (uint64_t)c->t->fn.constant : 0 - sum);
+}
+ON_BOTH void do_fn_multiscale(const vec *c) {
+    end_fn_multiscale(c, part_of_fn_multiscale(c));
 }
 
 ON_BOTH void do_fn_deal_multiscale(const vec *c) {

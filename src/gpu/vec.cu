@@ -8,7 +8,7 @@
 
 namespace {
 
-enum { THREADS_MAX = 1024, THREADS_FEW = 256 };
+enum { THREADS_MAX = 1024, THREADS_FEW = 256, WARP = 32 };
 
 /* Packed values of an element. */
 ON_BOTH_CONST unsigned packed_of(unsigned kind) {
@@ -21,26 +21,39 @@ struct vec_launch {
     uvcc_step_keys keys;
 };
 
+using expanded = uint32_t[AES_KEY_WORDS];
+
+template <unsigned KIND> __device__ void begin(const vec_launch *l, expanded *key) {
+    if (!needs_aes(KIND))
+        return;
+    fill_tables();
+    __syncthreads();
+    if (threadIdx.x < STEP_KEYS)
+        aes_expand(threadIdx.x < PRG_KEYS ? &l->keys.prg[0][0][0] + 16 * threadIdx.x
+                                          : l->keys.dpf[threadIdx.x - PRG_KEYS],
+                   key[threadIdx.x]);
+    __syncthreads();
+}
+
+__device__ vec vec_of(const vec_launch *l, const expanded *key, uint32_t tile) {
+    vec c;
+    c.t = &l->t;
+    c.block = &l->t.blocks[tile / l->tiles];
+    c.b = &c.block->at;
+    c.key = key;
+    c.i = tile % l->tiles * blockDim.x + threadIdx.x;
+    c.lane = 0;
+    c.lanes = 1;
+    return c;
+}
+
 template <unsigned KIND>
 __global__ void __launch_bounds__(THREADS_MAX) vec_kernel(const __grid_constant__ vec_launch l) {
     __shared__ uint32_t key[needs_aes(KIND) ? STEP_KEYS : 1][AES_KEY_WORDS];
     __shared__ uint64_t staged[packed_of(KIND)][packs(KIND) ? THREADS_MAX : 1];
-    if (needs_aes(KIND)) {
-        fill_tables();
-        __syncthreads();
-        if (threadIdx.x < STEP_KEYS)
-            aes_expand(threadIdx.x < PRG_KEYS ? &l.keys.prg[0][0][0] + 16 * threadIdx.x
-                                              : l.keys.dpf[threadIdx.x - PRG_KEYS],
-                       key[threadIdx.x]);
-        __syncthreads();
-    }
+    begin<KIND>(&l, key);
     for (uint32_t tile = blockIdx.x; tile < l.t.count * l.tiles; tile += gridDim.x) {
-        vec c;
-        c.t = &l.t;
-        c.block = &l.t.blocks[tile / l.tiles];
-        c.b = &c.block->at;
-        c.key = key;
-        c.i = tile % l.tiles * blockDim.x + threadIdx.x;
+        const vec c = vec_of(&l, key, tile);
         const uint32_t units = units_of(&l.t, c.b);
         packed p = {{0, 0}};
         if (c.i < units)
@@ -61,20 +74,71 @@ __global__ void __launch_bounds__(THREADS_MAX) vec_kernel(const __grid_constant_
     }
 }
 
+/* A warp for each element: where there are few, each of them long. */
+template <unsigned KIND>
+__global__ void __launch_bounds__(THREADS_MAX) parts_kernel(const __grid_constant__ vec_launch l) {
+    __shared__ uint32_t key[STEP_KEYS][AES_KEY_WORDS];
+    begin<KIND>(&l, key);
+    for (uint32_t tile = blockIdx.x; tile < l.t.count * l.tiles; tile += gridDim.x) {
+        vec c = vec_of(&l, key, tile);
+        c.lane = c.i % WARP;
+        c.lanes = WARP;
+        c.i /= WARP;
+        if (c.i >= c.b->count)
+            continue;
+        uint64_t sum = part_of_unit(KIND, &c);
+        for (unsigned d = WARP / 2; d != 0; d /= 2)
+            sum += __shfl_xor_sync(~0u, sum, d);
+        if (c.lane == 0)
+            end_of_unit(KIND, &c, sum);
+    }
+}
+
+/* Blocks of threads: a multiprocessor holds the tables of one, which has as many threads as make
+ * all multiprocessors work. */
+unsigned threads_of(bool aes, uint64_t units, unsigned sms) {
+    unsigned threads = THREADS_FEW;
+    while (aes && threads < THREADS_MAX && units > (uint64_t)threads * sms)
+        threads *= 2;
+    return threads;
+}
+
 template <unsigned KIND> cudaError_t run(const vec_launch *l, unsigned sms, uint32_t units,
                                          cudaStream_t s) {
     const bool aes = needs_aes(KIND);
-    /* Few elements are spread over many multiprocessors; many fill the tables of few. */
-    const bool few = (uint64_t)l->t.count * units <= (uint64_t)THREADS_MAX * sms;
-    const unsigned threads = few || !aes ? THREADS_FEW : THREADS_MAX;
+    /* Elements by warps take several times the AES blocks that they take alone. */
+    const uint64_t alone = (uint64_t)l->t.count * units;
+    const bool parts = has_parts(KIND) && 8 * alone <= (uint64_t)THREADS_MAX * sms;
+    const uint64_t work = parts ? (uint64_t)units * WARP : units;
+    const unsigned threads = threads_of(aes, work * l->t.count, sms);
     vec_launch mine = *l;
-    mine.tiles = (units + threads - 1) / threads;
+    mine.tiles = (uint32_t)((work + threads - 1) / threads);
     const uint64_t all = (uint64_t)mine.t.count * mine.tiles, most = (uint64_t)sms * (aes ? 1 : 8);
+    const unsigned grid = (unsigned)(all < most ? all : most);
+    const size_t tables = aes ? AES_SHARED_WORDS * sizeof(uint32_t) : 0;
     if (all == 0)
         return cudaSuccess;
-    vec_kernel<KIND><<<(unsigned)(all < most ? all : most), threads,
-                       aes ? AES_SHARED_WORDS * sizeof(uint32_t) : 0, s>>>(mine);
+    if constexpr (has_parts(KIND))
+        if (parts) {
+            parts_kernel<KIND><<<grid, threads, tables, s>>>(mine);
+            return cudaGetLastError();
+        }
+    vec_kernel<KIND><<<grid, threads, tables, s>>>(mine);
     return cudaGetLastError();
+}
+
+template <unsigned KIND> cudaError_t prepare(void) {
+    const int tables = AES_SHARED_WORDS * sizeof(uint32_t);
+    if constexpr (has_parts(KIND)) {
+        const cudaError_t e = cudaFuncSetAttribute(
+            parts_kernel<KIND>, cudaFuncAttributeMaxDynamicSharedMemorySize, tables);
+        if (e != cudaSuccess)
+            return e;
+    }
+    return needs_aes(KIND)
+               ? cudaFuncSetAttribute(vec_kernel<KIND>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      tables)
+               : cudaSuccess;
 }
 
 } // namespace
@@ -99,10 +163,8 @@ cudaError_t uvcci_gpu_run_vec(const vec_task *t, const uvcc_step_keys *keys, uin
 cudaError_t uvcci_gpu_prepare_vec(void) {
     cudaError_t e = cudaSuccess;
 #define PREPARE(NAME)                                                                              \
-    if (needs_aes(UVCC_TASK_##NAME) && e == cudaSuccess)                                           \
-        e = cudaFuncSetAttribute(vec_kernel<UVCC_TASK_##NAME>,                                     \
-                                 cudaFuncAttributeMaxDynamicSharedMemorySize,                      \
-                                 AES_SHARED_WORDS * sizeof(uint32_t));
+    if (e == cudaSuccess)                                                                          \
+        e = prepare<UVCC_TASK_##NAME>();
     UVCCI_GPU_VEC_KINDS(PREPARE)
 #undef PREPARE
     return e;

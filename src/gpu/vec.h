@@ -31,6 +31,7 @@ typedef struct vec {
     const uvcc_block *b;
     const uint32_t (*key)[AES_KEY_WORDS]; /* STEP_KEYS */
     uint32_t i;                           /* the element */
+    uint32_t lane, lanes;                 /* of the threads that share it */
 } vec;
 
 /* Values of an element that are written packed; and where to. */

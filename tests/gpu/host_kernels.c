@@ -19,12 +19,24 @@ static void expand_keys(const uvcc_step_keys *from, uint32_t (*to)[AES_KEY_WORDS
         aes_expand(from->dpf[d], to[DPF_KEY + d]);
 }
 
+/* As a warp does it, or a thread alone, in turn. */
+static packed by_parts(const vec *unit) {
+    const packed none = {{0, 0}};
+    vec c = *unit;
+    uint64_t sum = 0;
+    c.lanes = c.i % 2 == 0 ? 1 : WARP;
+    for (c.lane = 0; c.lane < c.lanes; c.lane++)
+        sum += part_of_unit(c.t->kind, &c);
+    end_of_unit(c.t->kind, &c, sum);
+    return none;
+}
+
 static void run_warp(const vec *block, uint32_t first, uint32_t units) {
     uint64_t x[2][WARP] = {{0}};
     vec c = *block;
     for (unsigned k = 0; k < WARP && first + k < units; k++) {
         c.i = first + k;
-        const packed p = do_unit(c.t->kind, &c);
+        const packed p = has_parts(c.t->kind) ? by_parts(&c) : do_unit(c.t->kind, &c);
         x[0][k] = p.x[0];
         x[1][k] = p.x[1];
     }
@@ -46,7 +58,7 @@ static void run_vec(const uvcc_task *t) {
     if (t->keys != NULL)
         expand_keys(t->keys, keys);
     for (uint32_t b = 0; b < task.count; b++) {
-        vec c = {.t = &task, .block = &blocks[b], .b = &blocks[b].at};
+        vec c = {.t = &task, .block = &blocks[b], .b = &blocks[b].at, .lanes = 1};
         c.key = (const uint32_t(*)[AES_KEY_WORDS])keys;
         const uint32_t units = units_of(&task, c.b);
         for (uint32_t i = 0; i < (units + 63) / 64 * 64; i += WARP)
