@@ -22,6 +22,8 @@
 
 #include "../../tools/parties.h"
 
+#define KEYS_BYTES ((uint64_t)16 << 30)
+
 enum { STEPS_MAX = 64, KINDS_MAX = 256, SKIPPED = 77 };
 
 typedef struct options {
@@ -320,7 +322,8 @@ static void open_run(run *r, const options *o) {
         c.random = uvcc_seeded(&me->random, 1, p);
         c.identity.party = p;
         c.checks.audit_off = !o->audit;
-        c.limits.keys_ahead_bytes = (uint64_t)64 << 30;
+        c.limits.keys_ahead_bytes = KEYS_BYTES; /* all of a step's */
+        c.links.rx_keys_bytes = c.links.tx_keys_bytes = KEYS_BYTES;
         memset(c.identity.sid_job, 5, 32);
         memset(c.identity.sign_seed, 0x40 + p, 32);
         for (uint8_t q = 0; q < UVCC_PARTIES; q++)

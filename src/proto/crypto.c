@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crypto.c - the only file that calls libsodium and libcrypto.
+/* crypto.c - the only file that calls libsodium and, but for gcm_libcrypto.c, libcrypto.
  *
  * SHA-256 uses libcrypto's low-level calls: they reach SHA-NI without EVP's cost per call, which is
  * several times the cost of hashing one identifier. Everything secret that this file leaves in its
@@ -9,7 +9,6 @@
 
 #include <assert.h>
 #include <limits.h>
-#include <openssl/evp.h>
 #include <openssl/sha.h>
 #include <sodium.h>
 #include <string.h>
@@ -118,7 +117,7 @@ int uvcci_hkdf_expand(const uint8_t prk[32], const void *info, size_t info_len, 
 
 /* --- Sealing ---------------------------------------------------------------------------------- */
 
-/* EVP counts in int, and libsodium aborts the process above 256 GiB. No frame comes near. */
+/* Libraries count in int, and libsodium aborts the process above 256 GiB. No frame comes near. */
 #define AEAD_MAX_BYTES ((size_t)INT_MAX)
 
 static void frame_nonce(uint64_t seq, uint8_t nonce[12]) {
@@ -132,76 +131,45 @@ static bool sodium_ready(void) {
     return sodium_init() >= 0;
 }
 
-static EVP_CIPHER_CTX *gcm_new(const uint8_t key[32], int encrypt) {
-    EVP_CIPHER_CTX *c = EVP_CIPHER_CTX_new();
-    if (c != NULL && EVP_CipherInit_ex(c, EVP_aes_256_gcm(), NULL, key, NULL, encrypt) != 1) {
-        EVP_CIPHER_CTX_free(c);
-        c = NULL;
-    }
-    return c;
+const uvcci_gcm_way *uvcci_gcm_way_at(size_t i) {
+    static const uvcci_gcm_way *const ways[] = {
+#ifdef UVCC_WITH_IPSEC_MB
+        &uvcci_gcm_ipsec_mb,
+#endif
+        &uvcci_gcm_libcrypto,
+    };
+    return i < sizeof ways / sizeof ways[0] ? ways[i] : NULL;
 }
 
-/* Sets the nonce, then runs the data through. The context keeps the key from call to call. */
-static bool gcm_run(EVP_CIPHER_CTX *c, const uint8_t nonce[12], const void *ad, size_t ad_len,
-                    const void *in, size_t len, void *out) {
-    int n;
-    return EVP_CipherInit_ex(c, NULL, NULL, NULL, nonce, -1) == 1 &&
-           (ad_len == 0 || EVP_CipherUpdate(c, NULL, &n, ad, (int)ad_len) == 1) &&
-           (len == 0 || EVP_CipherUpdate(c, out, &n, in, (int)len) == 1);
-}
-
-static int gcm_seal(EVP_CIPHER_CTX *c, const uint8_t nonce[12], const void *ad, size_t ad_len,
-                    const void *in, size_t len, void *out, uint8_t tag[16]) {
-    uint8_t none[1]; /* GCM has no last partial block to write */
-    int n;
-    if (gcm_run(c, nonce, ad, ad_len, in, len, out) && EVP_CipherFinal_ex(c, none, &n) == 1 &&
-        EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_GET_TAG, UVCCI_TAG_BYTES, tag) == 1)
-        return 0;
-    uvcci_wipe(out, len); /* in place, it may be plaintext still */
-    return UVCC_ERR_CRYPTO;
-}
-
-static int gcm_open(EVP_CIPHER_CTX *c, const uint8_t nonce[12], const void *ad, size_t ad_len,
-                    const void *in, size_t len, const uint8_t tag[16], void *out) {
-    uint8_t expected[UVCCI_TAG_BYTES], none[1];
-    int n;
-    memcpy(expected, tag, sizeof expected); /* the control call takes no const */
-    int err = UVCC_ERR_CRYPTO;
-    if (gcm_run(c, nonce, ad, ad_len, in, len, out) &&
-        EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_TAG, UVCCI_TAG_BYTES, expected) == 1)
-        err = EVP_CipherFinal_ex(c, none, &n) == 1 ? 0 : UVCC_ERR_AUTH;
-    if (err != 0)
-        uvcci_wipe(out, len); /* GCM decrypts before it knows */
-    return err;
+int uvcci_aead_init_gcm(uvcci_aead *a, const uvcci_gcm_way *way, const uint8_t key[32]) {
+    void *k = way->open_key(key);
+    if (k == NULL)
+        return UVCC_ERR_CRYPTO;
+    *a = (uvcci_aead){.suite = UVCCI_SUITE_AES256_GCM, .gcm = way, .gcm_key = k};
+    return 0;
 }
 
 int uvcci_aead_init(uvcci_aead *a, uint8_t suite, const uint8_t key[32]) {
-    uvcci_aead made = {.suite = suite};
+    int rc = UVCC_ERR_CRYPTO;
     switch (suite) {
     case UVCCI_SUITE_CHACHA20_POLY1305:
         if (!sodium_ready())
             return UVCC_ERR_CRYPTO;
-        memcpy(made.key, key, sizeof made.key);
-        break;
+        *a = (uvcci_aead){.suite = suite};
+        memcpy(a->key, key, sizeof a->key);
+        return 0;
     case UVCCI_SUITE_AES256_GCM:
-        made.enc = gcm_new(key, 1);
-        made.dec = gcm_new(key, 0);
-        if (made.enc == NULL || made.dec == NULL) {
-            uvcci_aead_free(&made);
-            return UVCC_ERR_CRYPTO;
-        }
-        break;
+        for (size_t i = 0; uvcci_gcm_way_at(i) != NULL && rc != 0; i++)
+            rc = uvcci_aead_init_gcm(a, uvcci_gcm_way_at(i), key);
+        return rc;
     default:
         return UVCC_ERR_USAGE;
     }
-    *a = made;
-    uvcci_wipe(&made, sizeof made);
-    return 0;
 }
 
 void uvcci_aead_free(uvcci_aead *a) {
-    EVP_CIPHER_CTX_free(a->enc); /* wipes; NULL is fine */
-    EVP_CIPHER_CTX_free(a->dec);
+    if (a->gcm != NULL)
+        a->gcm->close_key(a->gcm_key);
     uvcci_wipe(a, sizeof *a);
 }
 
@@ -212,7 +180,7 @@ int uvcci_aead_seal(uvcci_aead *a, uint64_t seq, const void *ad, size_t ad_len, 
     uint8_t nonce[12];
     frame_nonce(seq, nonce);
     if (a->suite == UVCCI_SUITE_AES256_GCM)
-        return gcm_seal(a->enc, nonce, ad, ad_len, in, len, out, tag);
+        return a->gcm->seal(a->gcm_key, nonce, ad, ad_len, in, len, out, tag);
     assert(a->suite == UVCCI_SUITE_CHACHA20_POLY1305);
     crypto_aead_chacha20poly1305_ietf_encrypt_detached(out, tag, NULL, in, len, ad, ad_len, NULL,
                                                        nonce, a->key);
@@ -226,7 +194,7 @@ int uvcci_aead_open(uvcci_aead *a, uint64_t seq, const void *ad, size_t ad_len, 
     uint8_t nonce[12];
     frame_nonce(seq, nonce);
     if (a->suite == UVCCI_SUITE_AES256_GCM)
-        return gcm_open(a->dec, nonce, ad, ad_len, in, len, tag, out);
+        return a->gcm->open(a->gcm_key, nonce, ad, ad_len, in, len, tag, out);
     assert(a->suite == UVCCI_SUITE_CHACHA20_POLY1305);
     int r = crypto_aead_chacha20poly1305_ietf_decrypt_detached(out, NULL, in, len, tag, ad, ad_len,
                                                                nonce, a->key);

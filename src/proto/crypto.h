@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crypto.h - every call of libsodium and libcrypto stands behind this file. Stateless but for the
- * contexts that the caller holds. */
+/* crypto.h - every call of libsodium, libcrypto and libIPSec_MB stands behind this file. Stateless
+ * but for the contexts that the caller holds. */
 #ifndef UVCCI_CRYPTO_H
 #define UVCCI_CRYPTO_H
 
@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <uvcc/types.h>
+
+#include "proto/gcm.h"
 
 typedef struct uvcci_sha256 {
     _Alignas(16) uint8_t opaque[128]; /* a libcrypto SHA256_CTX; crypto.c asserts that it fits */
@@ -38,13 +40,16 @@ enum { UVCCI_SUITE_CHACHA20_POLY1305 = 1, UVCCI_SUITE_AES256_GCM = 2 };
 #define UVCCI_TAG_BYTES 16u
 
 /* AEAD of a data frame: 12-byte nonce LE32(0) || LE64(seq). The context keeps the expanded key of
- * one (suite, key); suite 2 holds a libcrypto object, so free it. */
+ * one (suite, key); suite 2 holds an object of a library, so free it. */
 typedef struct uvcci_aead {
     uint8_t suite;
     uint8_t key[32];
-    void *enc, *dec; /* EVP_CIPHER_CTX of suite 2, made once */
+    const uvcci_gcm_way *gcm; /* suite 2 */
+    void *gcm_key;            /* its object */
 } uvcci_aead;
 int uvcci_aead_init(uvcci_aead *a, uint8_t suite, const uint8_t key[32]);
+/* Suite 2 by one library, for tests; uvcci_aead_init() takes the fastest that works. */
+int uvcci_aead_init_gcm(uvcci_aead *a, const uvcci_gcm_way *way, const uint8_t key[32]);
 void uvcci_aead_free(uvcci_aead *a); /* wipes; safe on a zeroed struct */
 /* Detached tag, so that a message can be sealed where it stands: in == out is allowed. */
 int uvcci_aead_seal(uvcci_aead *a, uint64_t seq, const void *ad, size_t ad_len, const void *in,

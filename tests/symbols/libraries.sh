@@ -56,7 +56,8 @@ cat >"$work/two.c" <<'END'
 const char *uvcc_version(void), *old_uvcc_version(void);
 int main(void) { return strcmp(uvcc_version(), old_uvcc_version()); }
 END
+more=$(sed -n 's/^Libs.private: *//p' meson-private/uvcc.pc)
 # shellcheck disable=SC2046,SC2086
-$cc "$work/two.c" "$archive" "$work/libold.a" $(pkg-config --libs libsodium libcrypto libisal) -lm -lpthread \
+$cc "$work/two.c" "$archive" "$work/libold.a" $(pkg-config --libs libsodium libcrypto libisal) $more \
     -o "$work/two" || fail "two copies do not fit into one program"
 "$work/two"

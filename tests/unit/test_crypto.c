@@ -162,14 +162,27 @@ static void hkdf_lengths(void **state) {
 
 /* --- Sealing ---------------------------------------------------------------------------------- */
 
-static const uint8_t suites[] = {UVCCI_SUITE_CHACHA20_POLY1305, UVCCI_SUITE_AES256_GCM};
+/* Sealers: the first suite, and the second by each library. */
+static size_t sealer_count(void) {
+    size_t ways = 0;
+    while (uvcci_gcm_way_at(ways) != NULL)
+        ways++;
+    return 1 + ways;
+}
+static const char *name_of(size_t sealer) { /* in vectors */
+    return sealer == 0 ? "chacha20poly1305" : "aes256gcm";
+}
+static int begin(uvcci_aead *a, size_t sealer, const uint8_t key[32]) {
+    return sealer == 0 ? uvcci_aead_init(a, UVCCI_SUITE_CHACHA20_POLY1305, key)
+                       : uvcci_aead_init_gcm(a, uvcci_gcm_way_at(sealer - 1), key);
+}
 
-static void check_sealing(uint8_t suite, const uint8_t key[32], uint64_t seq, const uint8_t *ad,
+static void check_sealing(size_t sealer, const uint8_t key[32], uint64_t seq, const uint8_t *ad,
                           size_t ad_len, const uint8_t *plain, const uint8_t *sealed, size_t len) {
     uvcci_aead a;
     uint8_t out[512], tag[16];
     assert_true(len <= sizeof out);
-    assert_int_equal(uvcci_aead_init(&a, suite, key), 0);
+    assert_int_equal(begin(&a, sealer, key), 0);
     assert_int_equal(uvcci_aead_seal(&a, seq, ad, ad_len, plain, len, out, tag), 0);
     assert_memory_equal(out, sealed, len);
     assert_memory_equal(tag, sealed + len, 16);
@@ -200,7 +213,7 @@ static void chacha_vector(void **state) {
         "9beead9d67890cbb22392336fea1851f38",
         &sealed);
     assert_int_equal(n, strlen(text) + 16);
-    check_sealing(UVCCI_SUITE_CHACHA20_POLY1305, key, 0x0807060504030201u, ad, 12,
+    check_sealing(0, key, 0x0807060504030201u, ad, 12,
                   (const uint8_t *)text, sealed, n - 16);
     free(sealed);
 }
@@ -210,10 +223,12 @@ static void gcm_vectors(void **state) {
     (void)state;
     const uint8_t zero[32] = {0};
     uint8_t sealed[32];
-    test_hex_n("530f8afbc74536b9a963b4f1c4cb738b", sealed, 16);
-    check_sealing(UVCCI_SUITE_AES256_GCM, zero, 0, NULL, 0, zero, sealed, 0);
-    test_hex_n("cea7403d4d606b6e074ec5d3baf39d18d0d1c8a799996bf0265b98b5d48ab919", sealed, 32);
-    check_sealing(UVCCI_SUITE_AES256_GCM, zero, 0, NULL, 0, zero, sealed, 16);
+    for (size_t s = 1; s < sealer_count(); s++) {
+        test_hex_n("530f8afbc74536b9a963b4f1c4cb738b", sealed, 16);
+        check_sealing(s, zero, 0, NULL, 0, zero, sealed, 0);
+        test_hex_n("cea7403d4d606b6e074ec5d3baf39d18d0d1c8a799996bf0265b98b5d48ab919", sealed, 32);
+        check_sealing(s, zero, 0, NULL, 0, zero, sealed, 16);
+    }
 }
 
 static json_t *named(const json_t *list, const char *key, const char *name) {
@@ -229,9 +244,8 @@ static void sealed_frames(void **state) {
     (void)state;
     json_t *prg = LOAD_VECTORS("prg.json"), *blv1 = LOAD_VECTORS("blv1.json");
     const json_t *batch = named(json_object_get(blv1, "vectors"), "name", "lift_m_q4");
-    static const char *const names[] = {"chacha20poly1305", "aes256gcm"};
-    for (size_t s = 0; s < COUNT(suites); s++) {
-        const json_t *o = named(json_object_get(prg, "sealed"), "suite", names[s]);
+    for (size_t s = 0; s < sealer_count(); s++) {
+        const json_t *o = named(json_object_get(prg, "sealed"), "suite", name_of(s));
         uint8_t key[32], *frame, *plain;
         uint64_t seq;
         test_hex_n(test_str(o, "frame_key"), key, 32);
@@ -240,7 +254,7 @@ static void sealed_frames(void **state) {
         assert_int_equal(n, 64 + len + 16);
         memcpy(&seq, frame + 16, 8);
         assert_true(seq != 0);
-        check_sealing(suites[s], key, seq, frame, 52, plain, frame + 64, len);
+        check_sealing(s, key, seq, frame, 52, plain, frame + 64, len);
         free(frame);
         free(plain);
     }
@@ -255,9 +269,9 @@ static void sealing_every_length_in_place(void **state) {
     test_rand_bytes(&seed, key, sizeof key);
     test_rand_bytes(&seed, ad, sizeof ad);
     test_rand_bytes(&seed, plain, sizeof plain);
-    for (size_t s = 0; s < COUNT(suites); s++) {
+    for (size_t s = 0; s < sealer_count(); s++) {
         uvcci_aead a;
-        assert_int_equal(uvcci_aead_init(&a, suites[s], key), 0);
+        assert_int_equal(begin(&a, s, key), 0);
         for (size_t n = 0; n < sizeof plain; n++) {
             const uint64_t seq = test_rand(&seed);
             const size_t ad_len = n % sizeof ad;
@@ -276,6 +290,42 @@ static void sealing_every_length_in_place(void **state) {
     }
 }
 
+/* Frames of real sizes, which libraries cut into blocks of their own. */
+static void libraries_agree(void **state) {
+    (void)state;
+    enum { MOST = 70000, SEALERS = 4 };
+    uint8_t key[32], ad[52], tags[SEALERS][16];
+    uint8_t *plain = malloc(MOST), *box[SEALERS];
+    uvcci_aead a[SEALERS];
+    uint64_t seed = 4;
+    assert_non_null(plain);
+    assert_true(sealer_count() <= SEALERS);
+    test_rand_bytes(&seed, key, sizeof key);
+    test_rand_bytes(&seed, ad, sizeof ad);
+    test_rand_bytes(&seed, plain, MOST);
+    for (size_t s = 1; s < sealer_count(); s++) {
+        assert_int_equal(begin(&a[s], s, key), 0);
+        assert_non_null(box[s] = malloc(MOST));
+    }
+    for (unsigned i = 0; i < 200; i++) {
+        const size_t n = i < 100 ? 300 + 37 * i : test_rand(&seed) % MOST;
+        for (size_t s = 1; s < sealer_count(); s++) {
+            assert_int_equal(uvcci_aead_seal(&a[s], i, ad, 52, plain, n, box[s], tags[s]), 0);
+            assert_memory_equal(box[s], box[1], n);
+            assert_memory_equal(tags[s], tags[1], 16);
+        }
+        for (size_t s = sealer_count() - 1; s >= 1; s--) { /* the first in place, so it is last */
+            assert_int_equal(uvcci_aead_open(&a[s], i, ad, 52, box[1], n, tags[1], box[s]), 0);
+            assert_memory_equal(box[s], plain, n);
+        }
+    }
+    for (size_t s = 1; s < sealer_count(); s++) {
+        uvcci_aead_free(&a[s]);
+        free(box[s]);
+    }
+    free(plain);
+}
+
 static void expect_forged(uvcci_aead *a, uint64_t seq, const uint8_t *ad, size_t ad_len,
                           const uint8_t *in, size_t len, const uint8_t tag[16]) {
     uint8_t out[64];
@@ -291,9 +341,9 @@ static void forgeries(void **state) {
     test_rand_bytes(&seed, key, sizeof key);
     test_rand_bytes(&seed, ad, sizeof ad);
     test_rand_bytes(&seed, plain, sizeof plain);
-    for (size_t s = 0; s < COUNT(suites); s++) {
+    for (size_t s = 0; s < sealer_count(); s++) {
         uvcci_aead a;
-        assert_int_equal(uvcci_aead_init(&a, suites[s], key), 0);
+        assert_int_equal(begin(&a, s, key), 0);
         const uint64_t seq = ((uint64_t)7 << 40) + 1;
         assert_int_equal(uvcci_aead_seal(&a, seq, ad, 52, plain, 40, box, tag), 0);
         for (size_t bit = 0; bit < 8 * 52; bit++) {
@@ -324,7 +374,7 @@ static void forgeries(void **state) {
 
         uvcci_aead other;
         key[31] ^= 1;
-        assert_int_equal(uvcci_aead_init(&other, suites[s], key), 0);
+        assert_int_equal(begin(&other, s, key), 0);
         expect_forged(&other, seq, ad, 52, box, 40, tag);
         uvcci_aead_free(&other);
         uvcci_aead_free(&a);
@@ -344,8 +394,8 @@ static void sealing_misuse(void **state) {
         assert_int_equal(uvcci_aead_init(&a, unknown[i], key), UVCC_ERR_USAGE);
         assert_memory_equal(&a, &before, sizeof a);
     }
-    for (size_t s = 0; s < COUNT(suites); s++) {
-        assert_int_equal(uvcci_aead_init(&a, suites[s], key), 0);
+    for (size_t s = 0; s < sealer_count(); s++) {
+        assert_int_equal(begin(&a, s, key), 0);
         assert_int_equal(uvcci_aead_seal(&a, 1, &byte, 1, &byte, huge, &byte, tag), UVCC_ERR_USAGE);
         assert_int_equal(uvcci_aead_seal(&a, 1, &byte, huge, &byte, 1, &byte, tag), UVCC_ERR_USAGE);
         assert_int_equal(uvcci_aead_open(&a, 1, &byte, 1, &byte, huge, tag, &byte), UVCC_ERR_USAGE);
@@ -540,6 +590,7 @@ int main(void) {
         cmocka_unit_test(gcm_vectors),
         cmocka_unit_test(sealed_frames),
         cmocka_unit_test(sealing_every_length_in_place),
+        cmocka_unit_test(libraries_agree),
         cmocka_unit_test(forgeries),
         cmocka_unit_test(sealing_misuse),
         cmocka_unit_test(xchacha_vector),

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gcm.h - AES-256-GCM by one of several libraries, all of which give the same bytes. Nonces have 12
+ * bytes, tags 16. */
+#ifndef UVCCI_GCM_H
+#define UVCCI_GCM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct uvcci_gcm_way {
+    const char *name;
+    /* What belongs to one key, or NULL. */
+    void *(*open_key)(const uint8_t key[32]);
+    void (*close_key)(void *k); /* wipes; NULL is allowed */
+    /* in == out is allowed. 0, UVCC_ERR_CRYPTO, or of open UVCC_ERR_AUTH; then nothing usable is
+     * left in out. Lengths are below 2^31. */
+    int (*seal)(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len, const void *in,
+                size_t len, void *out, uint8_t tag[16]);
+    int (*open)(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len, const void *in,
+                size_t len, const uint8_t tag[16], void *out);
+} uvcci_gcm_way;
+
+extern const uvcci_gcm_way uvcci_gcm_libcrypto;
+#ifdef UVCC_WITH_IPSEC_MB /* set for src/proto alone */
+extern const uvcci_gcm_way uvcci_gcm_ipsec_mb;
+#endif
+/* Those that are built, the fastest first; NULL beyond the last. */
+const uvcci_gcm_way *uvcci_gcm_way_at(size_t i);
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gcm_libcrypto.c - AES-256-GCM by libcrypto. */
+#include "proto/gcm.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <stdbool.h>
+#include <string.h>
+#include <uvcc/types.h>
+
+#include "proto/crypto.h"
+
+typedef struct contexts {
+    EVP_CIPHER_CTX *enc, *dec;
+} contexts;
+
+static EVP_CIPHER_CTX *context_new(const uint8_t key[32], int encrypt) {
+    EVP_CIPHER_CTX *c = EVP_CIPHER_CTX_new();
+    if (c != NULL && EVP_CipherInit_ex(c, EVP_aes_256_gcm(), NULL, key, NULL, encrypt) != 1) {
+        EVP_CIPHER_CTX_free(c);
+        c = NULL;
+    }
+    return c;
+}
+
+/* Sets the nonce, then runs the data through. The context keeps the key from call to call. */
+static bool run_through(EVP_CIPHER_CTX *c, const uint8_t nonce[12], const void *ad, size_t ad_len,
+                    const void *in, size_t len, void *out) {
+    int n;
+    return EVP_CipherInit_ex(c, NULL, NULL, NULL, nonce, -1) == 1 &&
+           (ad_len == 0 || EVP_CipherUpdate(c, NULL, &n, ad, (int)ad_len) == 1) &&
+           (len == 0 || EVP_CipherUpdate(c, out, &n, in, (int)len) == 1);
+}
+
+static int seal(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len,
+                    const void *in, size_t len, void *out, uint8_t tag[16]) {
+    EVP_CIPHER_CTX *c = ((contexts *)k)->enc;
+    uint8_t none[1]; /* GCM has no last partial block to write */
+    int n;
+    if (run_through(c, nonce, ad, ad_len, in, len, out) && EVP_CipherFinal_ex(c, none, &n) == 1 &&
+        EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_GET_TAG, UVCCI_TAG_BYTES, tag) == 1)
+        return 0;
+    uvcci_wipe(out, len); /* in place, it may be plaintext still */
+    return UVCC_ERR_CRYPTO;
+}
+
+static int open(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len,
+                    const void *in, size_t len, const uint8_t tag[16], void *out) {
+    EVP_CIPHER_CTX *c = ((contexts *)k)->dec;
+    uint8_t expected[UVCCI_TAG_BYTES], none[1];
+    int n;
+    memcpy(expected, tag, sizeof expected); /* the control call takes no const */
+    int err = UVCC_ERR_CRYPTO;
+    if (run_through(c, nonce, ad, ad_len, in, len, out) &&
+        EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_TAG, UVCCI_TAG_BYTES, expected) == 1)
+        err = EVP_CipherFinal_ex(c, none, &n) == 1 ? 0 : UVCC_ERR_AUTH;
+    if (err != 0)
+        uvcci_wipe(out, len); /* GCM decrypts before it knows */
+    return err;
+}
+
+static void close_key(void *k) {
+    contexts *c = k;
+    if (c == NULL)
+        return;
+    EVP_CIPHER_CTX_free(c->enc); /* wipes; NULL is fine */
+    EVP_CIPHER_CTX_free(c->dec);
+    OPENSSL_free(c);
+}
+
+static void *open_key(const uint8_t key[32]) {
+    contexts *c = OPENSSL_zalloc(sizeof *c);
+    if (c == NULL)
+        return NULL;
+    c->enc = context_new(key, 1);
+    c->dec = context_new(key, 0);
+    if (c->enc != NULL && c->dec != NULL)
+        return c;
+    close_key(c);
+    return NULL;
+}
+
+const uvcci_gcm_way uvcci_gcm_libcrypto = {
+    .name = "libcrypto", .open_key = open_key, .close_key = close_key, .seal = seal, .open = open};
