@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench_model.c - the forward pass of a transformer, or one function of it, among three parties that
- * are threads of this process, on a card (one executor for each party) or on the CPU. Keys are dealt
- * before the input is there, and counted apart. One JSON object for each model.
+/* bench_model.c - the forward pass of a transformer, or one function of it, among three parties
+ * that are threads of this process, on a card (one executor for each party) or on the CPU. Keys are
+ * dealt before the input is there, and counted apart. One JSON object for each model.
  *
  * "keys_seconds" goes from the beginning of the step until all parties wait for the input,
  * "online_seconds" from there until the output is open. Weights and input are random numbers of the
@@ -118,9 +118,13 @@ static uvcc_program *function(const options *o, uvcc_nonlinear what, uint32_t ro
     char why[256] = "";
     uvcc_program *p;
     check(uvcc_program_new(&p, &al), "program");
-    uvcc_tensor_desc in = {
-        .rows = rows, .cols = cols, .bits = bits, .scale = o->frac_bits, .name = "x",
-        .in_buffer_of = UVCC_NO_TENSOR, .lifetime = UVCC_TRANSIENT};
+    uvcc_tensor_desc in = {.rows = rows,
+                           .cols = cols,
+                           .bits = bits,
+                           .scale = o->frac_bits,
+                           .name = "x",
+                           .in_buffer_of = UVCC_NO_TENSOR,
+                           .lifetime = UVCC_TRANSIENT};
     uvcc_tensor_desc out[4];
     uvcc_nonlinear_options n = {
         .size = sizeof n, .scale = o->frac_bits, .in_bits = bits, .cols = cols};
@@ -207,7 +211,8 @@ static void wait_for(void *user) {
 
 static void open_executor(run *r, unsigned p, uvcc_config *cfg) {
     party_run *me = &r->party[p];
-    uvcc_cpu_config x = {.size = sizeof x, .alloc = uvcc_host_allocator(), .job = at_job, .job_user = me};
+    uvcc_cpu_config x = {
+        .size = sizeof x, .alloc = uvcc_host_allocator(), .job = at_job, .job_user = me};
     x.mode = strcmp(r->o->compute, "threads") == 0 ? UVCC_CPU_THREADS : UVCC_CPU_INLINE;
     parties_configure(r->threads, p, &x);
     if (strcmp(r->o->compute, "gpu") == 0) {
@@ -242,7 +247,8 @@ static int hear(void *user, unsigned p, bool *moved) {
             exit(1);
         }
     }
-    return atomic_load(&r->ready) >= r->until_ready && atomic_load(&r->finished) >= r->until_finished;
+    return atomic_load(&r->ready) >= r->until_ready &&
+           atomic_load(&r->finished) >= r->until_finished;
 }
 
 /* All that can be done without the input is done. */
@@ -405,8 +411,8 @@ static void compare(run *r) {
     check(uvcc_model_reference(&c, &al, weights, r->x, NULL, y, why, sizeof why), why);
     for (size_t i = 0; i < n; i++)
         wrong += y[i] != got[i];
-    fprintf(stderr, "bench_model: step %u: %zu of %zu values are not what plaintext gives\n", r->step,
-            wrong, n);
+    fprintf(stderr, "bench_model: step %u: %zu of %zu values are not what plaintext gives\n",
+            r->step, wrong, n);
     if (wrong != 0)
         exit(1);
     free(weights);
@@ -487,7 +493,8 @@ static void measure(const options *o) {
 /* ---- options ---- */
 
 static const char usage[] =
-    "bench_model [--model gpt2|bert-tiny|bert-base|bert-large|gelu|softmax|layernorm] [--layers N]\n"
+    "bench_model [--model gpt2|bert-tiny|bert-base|bert-large|gelu|softmax|layernorm] [--layers "
+    "N]\n"
     "            [--tokens N] [--frac-bits N] [--compute gpu|inline|threads] [--streams N]\n"
     "            [--steps N] [--audit] [--exact] [--trust] [--breakdown] [--check]\n"
     "--check: with --exact, beside what plaintext gives, bit for bit\n";

@@ -139,7 +139,8 @@ ON_BOTH uint64_t chosen(const uvcc_fn_args *fn, uint32_t first, uint32_t bits, u
                    (0 - (uint64_t)(bits >> 31));
     } else if (some == 32) {
         for (uint32_t j = 0; j < 32; j++)
-            sum += (uint64_t)(int64_t)(int32_t)((uint32_t)entries[j] & (0 - (bits >> (31 - j) & 1)));
+            sum +=
+                (uint64_t)(int64_t)(int32_t)((uint32_t)entries[j] & (0 - (bits >> (31 - j) & 1)));
     } else {
         for (uint32_t j = 0; j < some; j++, bits <<= 1)
             sum += (uint64_t)(int64_t)(int32_t)((uint32_t)entries[j] & (0 - (bits >> 31)));
@@ -179,9 +180,8 @@ ON_BOTH uint64_t part_of_fn_table(const vec *c) {
         return 0;
     const uvcc_fn_args *fn = &c->t->fn;
     const dpf f = dpf_at(c, c->b->key, fn->bits);
-    return table_part(c, &f,
-                      fn->shift != 0 ? scale_of(fn->words, low(in(c, 1), fn->shift), fn->shift)
-                                     : 0);
+    return table_part(
+        c, &f, fn->shift != 0 ? scale_of(fn->words, low(in(c, 1), fn->shift), fn->shift) : 0);
 }
 ON_BOTH void end_fn_table(const vec *c, uint64_t v) {
     if (is_other(c))
@@ -353,7 +353,8 @@ ON_BOTH uint64_t part_of_fn_multiscale(const vec *c) {
             u[j] += load64(payload + scale_word_at(c, scale, j)) & (0 - n.t);
         const uint64_t a0 = (uint64_t)a[0], a1 = (uint64_t)a[3 * s.cells],
                        a2 = (uint64_t)a[6 * s.cells];
-        sum += a0 * u[0] - a1 * u[1] + a2 * u[2] + at * (a1 * u[0] - 2 * a2 * u[1] + at * a2 * u[0]);
+        sum +=
+            a0 * u[0] - a1 * u[1] + a2 * u[2] + at * (a1 * u[0] - 2 * a2 * u[1] + at * a2 * u[0]);
     }
     return sum;
 }

@@ -2,8 +2,9 @@
 /* gcm_ipsec_mb.c - AES-256-GCM by libIPSec_MB (intel-ipsec-mb), which has kernels for VAES and
  * VPCLMULQDQ: two to three times libcrypto 3.0's rate for large frames, six times for small ones.
  *
- * Of its manager only the table of functions is used, one for the process, which is never freed; keys
- * are the callers'. A machine on which its self-test fails is served by libcrypto. */
+ * Of its manager only the table of functions is used, one for the process, which is never freed;
+ * keys are the callers'. Machines without AES instructions, which it serves by tables, and those on
+ * which its self-test fails are libcrypto's. */
 #include "proto/gcm.h"
 
 #ifdef UVCC_WITH_IPSEC_MB
@@ -18,11 +19,12 @@
 enum { ALIGNMENT = 64 }; /* of a key */
 
 static IMB_MGR *make_manager(void) {
+    const uint64_t needed = IMB_FEATURE_SELF_TEST_PASS | IMB_FEATURE_AESNI | IMB_FEATURE_PCLMULQDQ;
     IMB_MGR *m = alloc_mb_mgr(0);
     if (m == NULL)
         return NULL;
     init_mb_mgr_auto(m, NULL);
-    if ((m->features & IMB_FEATURE_SELF_TEST_PASS) != 0 && imb_get_errno(m) == 0)
+    if ((m->features & needed) == needed && imb_get_errno(m) == 0)
         return m;
     free_mb_mgr(m);
     return NULL;
@@ -68,8 +70,9 @@ static int seal(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len,
                 size_t len, void *out, uint8_t tag[16]) {
     struct gcm_context_data c;
     uint8_t none[16] = {0};
-    IMB_AES256_GCM_ENC(manager(), ((aligned_key *)k)->key, &c, len != 0 ? out : none, len != 0 ? in : none, len, nonce,
-                       ad_len != 0 ? ad : none, ad_len, tag, UVCCI_TAG_BYTES);
+    IMB_AES256_GCM_ENC(manager(), ((aligned_key *)k)->key, &c, len != 0 ? out : none,
+                       len != 0 ? in : none, len, nonce, ad_len != 0 ? ad : none, ad_len, tag,
+                       UVCCI_TAG_BYTES);
     uvcci_wipe(&c, sizeof c); /* it has the last block of the key stream */
     return 0;
 }
@@ -78,8 +81,9 @@ static int open(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len,
                 size_t len, const uint8_t tag[16], void *out) {
     struct gcm_context_data c;
     uint8_t none[16] = {0}, is[UVCCI_TAG_BYTES];
-    IMB_AES256_GCM_DEC(manager(), ((aligned_key *)k)->key, &c, len != 0 ? out : none, len != 0 ? in : none, len, nonce,
-                       ad_len != 0 ? ad : none, ad_len, is, sizeof is);
+    IMB_AES256_GCM_DEC(manager(), ((aligned_key *)k)->key, &c, len != 0 ? out : none,
+                       len != 0 ? in : none, len, nonce, ad_len != 0 ? ad : none, ad_len, is,
+                       sizeof is);
     uvcci_wipe(&c, sizeof c);
     const int rc = CRYPTO_memcmp(is, tag, sizeof is) == 0 ? 0 : UVCC_ERR_AUTH;
     uvcci_wipe(is, sizeof is); /* the right tag of a forgery */

@@ -25,15 +25,15 @@ static EVP_CIPHER_CTX *context_new(const uint8_t key[32], int encrypt) {
 
 /* Sets the nonce, then runs the data through. The context keeps the key from call to call. */
 static bool run_through(EVP_CIPHER_CTX *c, const uint8_t nonce[12], const void *ad, size_t ad_len,
-                    const void *in, size_t len, void *out) {
+                        const void *in, size_t len, void *out) {
     int n;
     return EVP_CipherInit_ex(c, NULL, NULL, NULL, nonce, -1) == 1 &&
            (ad_len == 0 || EVP_CipherUpdate(c, NULL, &n, ad, (int)ad_len) == 1) &&
            (len == 0 || EVP_CipherUpdate(c, out, &n, in, (int)len) == 1);
 }
 
-static int seal(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len,
-                    const void *in, size_t len, void *out, uint8_t tag[16]) {
+static int seal(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len, const void *in,
+                size_t len, void *out, uint8_t tag[16]) {
     EVP_CIPHER_CTX *c = ((contexts *)k)->enc;
     uint8_t none[1]; /* GCM has no last partial block to write */
     int n;
@@ -44,8 +44,8 @@ static int seal(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len,
     return UVCC_ERR_CRYPTO;
 }
 
-static int open(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len,
-                    const void *in, size_t len, const uint8_t tag[16], void *out) {
+static int open(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len, const void *in,
+                size_t len, const uint8_t tag[16], void *out) {
     EVP_CIPHER_CTX *c = ((contexts *)k)->dec;
     uint8_t expected[UVCCI_TAG_BYTES], none[1];
     int n;

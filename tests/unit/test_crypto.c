@@ -213,8 +213,7 @@ static void chacha_vector(void **state) {
         "9beead9d67890cbb22392336fea1851f38",
         &sealed);
     assert_int_equal(n, strlen(text) + 16);
-    check_sealing(0, key, 0x0807060504030201u, ad, 12,
-                  (const uint8_t *)text, sealed, n - 16);
+    check_sealing(0, key, 0x0807060504030201u, ad, 12, (const uint8_t *)text, sealed, n - 16);
     free(sealed);
 }
 
