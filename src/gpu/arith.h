@@ -97,9 +97,19 @@ ON_BOTH void store64(uint8_t *p, uint64_t x) {
         p[i] = (uint8_t)(x >> 8 * i);
 }
 
-/* Element i of n-bit packed ones; reads no byte that has nothing of it. */
+/* Element i of n-bit packed ones; reads no byte that has nothing of it, and on the device no
+ * aligned word that has not: what comes over the bus comes in one or two loads. */
 ON_BOTH uint64_t unpack(const uint8_t *p, unsigned n, size_t i) {
     const size_t bit = i * n;
+#ifdef __CUDA_ARCH__
+    const unsigned skipped = 8 * (unsigned)((uintptr_t)p & 7);
+    const uint64_t *words = (const uint64_t *)(p - skipped / 8) + (bit + skipped) / 64;
+    const unsigned at = (unsigned)((bit + skipped) % 64);
+    uint64_t y = words[0] >> at;
+    if (at + n > 64)
+        y |= words[1] << (64 - at);
+    return low(y, n);
+#else
     const unsigned skip = (unsigned)(bit & 7), bytes = (skip + n + 7) / 8;
     const uint8_t *from = p + bit / 8;
     uint64_t x = 0;
@@ -109,6 +119,7 @@ ON_BOTH uint64_t unpack(const uint8_t *p, unsigned n, size_t i) {
     if (bytes == 9)
         x |= (uint64_t)from[8] << (64 - skip);
     return low(x, n);
+#endif
 }
 /* Byte j of 32 n-bit packed elements. */
 ON_BOTH uint8_t packed_byte(const uint64_t *elems, unsigned n, unsigned j) {
