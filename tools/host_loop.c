@@ -258,6 +258,7 @@ static int open_party(host *h, host_worker *w, unsigned p) {
                            .alloc = h->al,
                            .mode = (uvcc_cpu_mode)h->c.run->compute,
                            .threads = h->c.threads,
+                           .backend = h->c.run->backend,
                            .seed = UVCC_PARTIES * h->c.run->compute_seed + p};
     uvcc_config cfg;
     int rc = uvcc_config_default(&cfg, sizeof cfg);

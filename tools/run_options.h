@@ -21,6 +21,7 @@ typedef struct run_options {
     uint32_t compute;                          /* uvcc_cpu_mode, or RUN_COMPUTE_GPU */
     uint32_t device;                           /* of RUN_COMPUTE_GPU; CARD_BY_RANK: not given */
     uint64_t device_bytes;                     /* that a session may take of it; 0: no limit */
+    uint32_t backend;                          /* uvcc_cpu_backend, of the CPU's modes */
     uint32_t parties;                          /* run_parties */
     uint64_t seed, compute_seed, fault_seed;
     uvcc_fault_config faults; /* drop, duplicate, reorder, corrupt */
