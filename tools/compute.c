@@ -9,7 +9,8 @@
 
 const char compute_help[] =
     "\n"
-    "Environment: UVCC_FSS_BACKEND=cpu|gpu|auto says where jobs run if --compute does not (auto: on "
+    "Environment: UVCC_FSS_BACKEND=cpu|gpu|auto says where jobs run if --compute does not (auto: "
+    "on "
     "a CUDA device if there is one); UVCC_GPU_ID is its number if --device is not given, and "
     "UVCC_GPU_BYTES=40GiB the most that a session takes of it.\n";
 
@@ -24,9 +25,8 @@ int compute_read_wish(compute_getenv *env, compute_wish *out, const flag_message
             *out = (compute_wish)i;
             return 0;
         }
-    return flag_fail(m,
-                     "UVCC_FSS_BACKEND=%.40s in the environment: give cpu, gpu or auto, or unset it",
-                     text);
+    return flag_fail(
+        m, "UVCC_FSS_BACKEND=%.40s in the environment: give cpu, gpu or auto, or unset it", text);
 }
 
 /* The digits at the beginning; false: there are none, or too many. */

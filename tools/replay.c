@@ -321,8 +321,8 @@ static int open_card(const replay_options *o, const log_file *l, uvcc_cpu_config
                             o->file);
     if (card_open(out, &c, x, why) == 0)
         return 0;
-    return report_error(EXIT_UNUSABLE,
-                        "--compute gpu: %s; give inline or threads to do without", why);
+    return report_error(EXIT_UNUSABLE, "--compute gpu: %s; give inline or threads to do without",
+                        why);
 }
 
 /* An exit status after reporting, but for a difference. */

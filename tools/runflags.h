@@ -56,15 +56,14 @@ _Static_assert(RUN_PARTIES_THREADS == 0 && RUN_PARTIES_TURNS == 1, "order of run
          0,                                                                                        \
          run_computes,                                                                             \
          "when jobs run: at once, late and shuffled, on threads, or on a CUDA device (inline)"},   \
-        RUN_DEVICE_FLAG(AT(run.device)),                                                           \
-        {"compute-seed",                                                                           \
-         "N",                                                                                      \
-         FLAG_SEED,                                                                                \
-         AT(run.compute_seed),                                                                     \
-         0,                                                                                        \
-         0,                                                                                        \
-         NULL,                                                                                     \
-         "of the shuffle of deferred (1)"},                                                        \
+        RUN_DEVICE_FLAG(AT(run.device)), {"compute-seed",                                          \
+                                          "N",                                                     \
+                                          FLAG_SEED,                                               \
+                                          AT(run.compute_seed),                                    \
+                                          0,                                                       \
+                                          0,                                                       \
+                                          NULL,                                                    \
+                                          "of the shuffle of deferred (1)"},                       \
         {"parties",                                                                                \
          "threads|turns",                                                                          \
          FLAG_CHOICE,                                                                              \

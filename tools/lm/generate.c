@@ -233,8 +233,7 @@ static int settle(run_options *run, const generate_options *o, int argc, char *c
 int generate_main(int argc, char *const *argv) {
     char text[MESSAGE_BYTES];
     const flag_message message = {text, sizeof text};
-    generate_options o = {
-        .sampling = LM_SAMPLING_DEFAULTS, .seed = 1, .device = CARD_BY_RANK};
+    generate_options o = {.sampling = LM_SAMPLING_DEFAULTS, .seed = 1, .device = CARD_BY_RANK};
     const char **words = calloc((size_t)argc + 1, sizeof *words);
     int count = 0, status = EXIT_BAD_INPUT;
     run_options run = {0};

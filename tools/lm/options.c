@@ -277,7 +277,8 @@ int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message
     if (out->run.help)
         return 0;
     if (flags_refuse_idle(&set, argc, argv, idle, sizeof idle / sizeof idle[0], &m) != 0 ||
-        run_options_check(&out->run, out->replicas * out->stages * out->tensor, &set, argc, argv, &m) != 0)
+        run_options_check(&out->run, out->replicas * out->stages * out->tensor, &set, argc, argv,
+                          &m) != 0)
         return -1;
     settle_clip(out);
     return check(&m, out);

@@ -246,8 +246,8 @@ static int read_members(party_config *c, const flag_message *m) {
     if (flags_take_json(MEMBERS(members), NULL, other_members, c, c->root, "", m) != 0 ||
         flags_take_json(MEMBERS(fault_members), NULL, NULL, c, faults, "faults", m) != 0 ||
         read_object(c, "data", &c->data, m) != 0 || read_object(c, "output", &c->output, m) != 0 ||
-        read_object(c, "log", &c->log, m) != 0 ||
-        read_object(c, "clients", &c->clients, m) != 0 || read_device(c, m) != 0)
+        read_object(c, "log", &c->log, m) != 0 || read_object(c, "clients", &c->clients, m) != 0 ||
+        read_device(c, m) != 0)
         return -1;
     return read_job(c, m);
 }

@@ -65,17 +65,18 @@ static void print_help(void) {
         "\n"
         "Options (defaults in parentheses):\n");
     flags_print(&set, stdout);
-    flags_text(stdout,
-               "\n"
-               "Environment, which beats the file: UVCC_PARTY_ID, UVCC_R, UVCC_S, UVCC_T,\n"
-               "UVCC_LOCAL_RANK or UVCC_REPLICA_ID, UVCC_STAGE_ID and UVCC_TP_RANK, UVCC_GPU_ID;\n"
-               "without them SLURM_PROCID, OMPI_COMM_WORLD_RANK or RANK is the local rank.\n"
-               "UVCC_FSS_BACKEND=cpu|gpu|auto says where jobs run if neither the file nor --compute "
-               "does (auto: on a CUDA device if there is one); UVCC_GPU_BYTES=40GiB is the most that "
-               "a worker takes of it.\n"
-               "\n"
-               "Exit status: 0 done, 1 the job failed, 2 wrong options, configuration or files, 75 "
-               "start it again (a peer began anew), 130 interrupted, what was done is kept.\n");
+    flags_text(
+        stdout,
+        "\n"
+        "Environment, which beats the file: UVCC_PARTY_ID, UVCC_R, UVCC_S, UVCC_T,\n"
+        "UVCC_LOCAL_RANK or UVCC_REPLICA_ID, UVCC_STAGE_ID and UVCC_TP_RANK, UVCC_GPU_ID;\n"
+        "without them SLURM_PROCID, OMPI_COMM_WORLD_RANK or RANK is the local rank.\n"
+        "UVCC_FSS_BACKEND=cpu|gpu|auto says where jobs run if neither the file nor --compute "
+        "does (auto: on a CUDA device if there is one); UVCC_GPU_BYTES=40GiB is the most that "
+        "a worker takes of it.\n"
+        "\n"
+        "Exit status: 0 done, 1 the job failed, 2 wrong options, configuration or files, 75 "
+        "start it again (a peer began anew), 130 interrupted, what was done is kept.\n");
 }
 
 /* ---- --check ---- */

@@ -303,9 +303,9 @@ static int settle_compute(party *p) {
                             "adds up what several have, and job has %u; give \"threads\"",
                             c->file, config_workers(c));
     if (card_count(&why) == 0)
-        return report_error(EXIT_BAD_INPUT,
-                            "%s: compute: \"gpu\": %s; give \"inline\" or \"threads\" to do without",
-                            c->file, why);
+        return report_error(
+            EXIT_BAD_INPUT,
+            "%s: compute: \"gpu\": %s; give \"inline\" or \"threads\" to do without", c->file, why);
     return EXIT_DONE;
 }
 

@@ -109,8 +109,8 @@ static int check_golden(const tested *t, selftest_result *out) {
     for (size_t i = 0; i < v->count && status == EXIT_DONE; i++)
         status = check_file(&v->files[i], t, &out->golden);
     if (status == EXIT_DONE)
-        (void)fprintf(t->job->to, "%s: %" PRIu64 " golden results are right\n", selftest_name(t->backend),
-                     out->golden);
+        (void)fprintf(t->job->to, "%s: %" PRIu64 " golden results are right\n",
+                      selftest_name(t->backend), out->golden);
     return status;
 }
 
@@ -130,9 +130,10 @@ static int check_random(const tested *t, selftest_result *out) {
     if (status != EXIT_DONE || j->rounds == 0)
         return status;
     out->random = out->golden * j->rounds;
-    (void)fprintf(j->to, "%s: %" PRIu64 " results of random operands are those of the portable kernels "
-                 "(--seed %" PRIu64 " --rounds %u)\n",
-                 selftest_name(t->backend), out->random, j->seed, j->rounds);
+    (void)fprintf(j->to,
+                  "%s: %" PRIu64 " results of random operands are those of the portable kernels "
+                  "(--seed %" PRIu64 " --rounds %u)\n",
+                  selftest_name(t->backend), out->random, j->seed, j->rounds);
     return EXIT_DONE;
 }
 
@@ -197,9 +198,10 @@ static int check_training(const tested *t, selftest_result *out) {
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
         if (memcmp(got.global_root[p], want->global_root[p], sizeof want->global_root[p]) != 0)
             return differs(t, "root", got.global_root[p], want->global_root[p]);
-    (void)fprintf(t->job->to, "%s: a training step of a small transformer has the weights and roots of the "
-                 "portable kernels\n",
-                 selftest_name(t->backend));
+    (void)fprintf(t->job->to,
+                  "%s: a training step of a small transformer has the weights and roots of the "
+                  "portable kernels\n",
+                  selftest_name(t->backend));
     return EXIT_DONE;
 }
 
@@ -219,8 +221,8 @@ static int open_card(tested *t, selftest_result *out) {
                             "--backend gpu: %s; give cpu to test what this CPU has", why);
     if (t->card == NULL)
         return EXIT_DONE;
-    t->on = (vector_executor){
-        .memory = card_allocator(t->card), .run = run_on_card, .user = t->card};
+    t->on =
+        (vector_executor){.memory = card_allocator(t->card), .run = run_on_card, .user = t->card};
     out->device = card_device(t->card);
     (void)fprintf(t->job->to, "gpu: CUDA device %u\n", out->device);
     return EXIT_DONE;

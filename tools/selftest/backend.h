@@ -25,8 +25,8 @@ typedef struct selftest_job {
     uint64_t seed;   /* of the first round */
     uint32_t rounds; /* 0: golden vectors only */
     bool progress;
-    FILE *to;         /* where it is said what was right */
-    run_options on;   /* device and device_bytes, of SELFTEST_GPU */
+    FILE *to;       /* where it is said what was right */
+    run_options on; /* device and device_bytes, of SELFTEST_GPU */
 } selftest_job;
 
 typedef struct selftest_result {
@@ -38,8 +38,9 @@ typedef struct selftest_result {
 
 /* "gpu" of SELFTEST_GPU. */
 const char *selftest_name(uint32_t backend);
-/* `reference` is empty at first, and kept for the next back end of the same job. Shows what was right, and the first that was not, as an error. An exit status; EXIT_BAD_INPUT
- * where there is no card. A card begins CUDA in this process (card.h). */
+/* `reference` is empty at first, and kept for the next back end of the same job. Shows what was
+ * right, and the first that was not, as an error. An exit status; EXIT_BAD_INPUT where there is no
+ * card. A card begins CUDA in this process (card.h). */
 int selftest_backend(const selftest_job *j, uint32_t backend, selftest_reference *reference,
                      selftest_result *out);
 

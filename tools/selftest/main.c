@@ -34,7 +34,8 @@ static const flag flags[] = {
     {"rounds", "N", FLAG_COUNT, AT(rounds), 0, 1000000, NULL,
      "how often all tasks run on random operands; 0: golden vectors only (3)"},
     {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL,
-     "of the first round and the training; the next round has N + 1 and so on (a new one each time, "
+     "of the first round and the training; the next round has N + 1 and so on (a new one each "
+     "time, "
      "which is shown)"},
     {"vectors", "DIR", FLAG_TEXT, AT(vectors), 0, 0, NULL,
      "the golden vectors (those that came with this program)"},
@@ -47,14 +48,15 @@ static const flag flags[] = {
 static const flag_set set = {"selftest", flags, sizeof flags / sizeof flags[0], AT(help)};
 
 static void print_help(void) {
-    flags_text(stdout,
-               "Usage: uvcc selftest [OPTION...]\n"
-               "\n"
-               "Runs every compute task on the golden vectors, and on random operands beside the\n"
-               "portable kernels; then a training step of a small transformer. All results must be\n"
-               "the same bytes.\n"
-               "\n"
-               "Back ends:\n");
+    flags_text(
+        stdout,
+        "Usage: uvcc selftest [OPTION...]\n"
+        "\n"
+        "Runs every compute task on the golden vectors, and on random operands beside the\n"
+        "portable kernels; then a training step of a small transformer. All results must be\n"
+        "the same bytes.\n"
+        "\n"
+        "Back ends:\n");
 #define UVCC_BACKEND(name, number, text, what)                                                     \
     (void)printf("  %-10s %s%s\n", text, what,                                                     \
                  uvcc_cpu_backend_is_here(number) ? "" : " (this CPU has it not)");
@@ -183,12 +185,12 @@ static int check_apart(const selftest_job *j, uint32_t backends, outcome *out) {
 static json_t *end_json(const told *end) {
     const selftest_result *r = &end->result;
     const bool gpu = end->backend == SELFTEST_GPU;
-    return json_pack(
-        "{s:s, s:b, s:I, s:I, s:o, s:o, s:o}", "backend", selftest_name(end->backend), "right",
-        (int)r->right, "golden_results", (json_int_t)r->golden, "random_results",
-        (json_int_t)r->random, "device", gpu ? json_integer(r->device) : json_null(),
-        "weights_sha256", r->trained ? report_hex(r->weights_sha256, 32) : json_null(),
-        "global_root", r->trained ? report_hex(r->global_root, 32) : json_null());
+    return json_pack("{s:s, s:b, s:I, s:I, s:o, s:o, s:o}", "backend", selftest_name(end->backend),
+                     "right", (int)r->right, "golden_results", (json_int_t)r->golden,
+                     "random_results", (json_int_t)r->random, "device",
+                     gpu ? json_integer(r->device) : json_null(), "weights_sha256",
+                     r->trained ? report_hex(r->weights_sha256, 32) : json_null(), "global_root",
+                     r->trained ? report_hex(r->global_root, 32) : json_null());
 }
 
 /* Of a back end that crashed there is the error alone. */
@@ -216,7 +218,8 @@ static int run(const selftest_options *o, const selftest_job *j, uint32_t backen
     if (json == NULL)
         return EXIT_BAD_INPUT;
     const int status = check_apart(j, backends, &done);
-    const int put = status == EXIT_BAD_INPUT ? EXIT_DONE : report_json_put(json, to_json(j, &done, status));
+    const int put =
+        status == EXIT_BAD_INPUT ? EXIT_DONE : report_json_put(json, to_json(j, &done, status));
     report_json_close(json);
     return status != EXIT_DONE ? status : put;
 }
