@@ -2,15 +2,21 @@
 /* card.c - see card.h. */
 #include "card.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <uvcc/host.h>
+
+#include "memory.h"
 
 #ifdef UVCC_WITH_GPU
 
-#include <stdlib.h>
 #include <uvcc/gpu.h>
 
 struct card {
     uvcc_gpu *gpu;
+    card_config c;
+    memory memory; /* what the session takes, and what it was refused */
+    uvcc_allocator al;
 };
 
 static int submit(void *user, const uvcc_job *job) {
@@ -25,24 +31,53 @@ static void wait_for(void *user) {
     uvcc_gpu_wait(user);
 }
 
-int card_open(card **out, uvcc_cpu_config *cpu, const char **why) {
+uint32_t card_count(const char **why) {
+    return uvcc_gpu_count(why);
+}
+
+/* The number, of those that are here. */
+static int find_device(card_config *c, char why[CARD_TEXT_BYTES]) {
+    const char *reason = NULL;
+    const uint32_t count = uvcc_gpu_count(&reason);
+    if (count == 0) {
+        (void)snprintf(why, CARD_TEXT_BYTES, "%s", reason);
+        return UVCC_ERR_CONFIG;
+    }
+    if (c->device == CARD_BY_RANK)
+        c->device = c->rank % count;
+    if (c->device < count)
+        return 0;
+    (void)snprintf(why, CARD_TEXT_BYTES,
+                   "there is no CUDA device %u; this machine has %u, so give 0 to %u", c->device,
+                   count, count - 1);
+    return UVCC_ERR_CONFIG;
+}
+
+int card_open(card **out, const card_config *config, uvcc_cpu_config *cpu,
+              char why[CARD_TEXT_BYTES]) {
+    card_config at = *config;
+    int rc = find_device(&at, why);
+    if (rc != 0)
+        return rc;
     uvcc_gpu_config cfg = {.size = sizeof cfg,
+                           .device = at.device,
+                           .device_bytes = at.bytes,
                            .wake = cpu->wake,
                            .wake_user = cpu->wake_user,
                            .job = cpu->job,
                            .job_user = cpu->job_user};
     cfg.alloc = uvcc_host_allocator();
-    *why = NULL;
-    if (uvcc_gpu_count(why) == 0)
-        return UVCC_ERR_CONFIG;
     card *c = calloc(1, sizeof *c);
-    if (c == NULL)
-        return UVCC_ERR_NOMEM;
-    const int rc = uvcc_gpu_new(&c->gpu, &cfg);
+    rc = c == NULL ? UVCC_ERR_NOMEM : uvcc_gpu_new(&c->gpu, &cfg);
     if (rc != 0) {
+        (void)snprintf(why, CARD_TEXT_BYTES, "CUDA device %u cannot be used: %s", at.device,
+                       uvcc_error_text(rc));
         free(c);
-        return rc;
+        return rc == UVCC_ERR_CONFIG ? UVCC_ERR_JOB : rc;
     }
+    c->c = at;
+    const uvcc_allocator under = uvcc_gpu_allocator(c->gpu);
+    c->al = memory_counted(&c->memory, &under);
     cpu->mode = UVCC_CPU_ELSEWHERE;
     cpu->elsewhere =
         (uvcc_cpu_elsewhere){.submit = submit, .poll = poll_done, .wait = wait_for, .user = c->gpu};
@@ -51,11 +86,38 @@ int card_open(card **out, uvcc_cpu_config *cpu, const char **why) {
 }
 
 uvcc_allocator card_allocator(card *c) {
-    return uvcc_gpu_allocator(c->gpu);
+    return c->al;
+}
+
+uint32_t card_device(const card *c) {
+    return c->c.device;
 }
 
 const char *card_trouble(card *c) {
-    return uvcc_gpu_trouble(c->gpu);
+    return c != NULL ? uvcc_gpu_trouble(c->gpu) : "";
+}
+
+uint64_t card_refused(const card *c) {
+    return c != NULL ? memory_failed(&c->memory) : 0;
+}
+
+void card_memory_line(const card *c, char out[CARD_TEXT_BYTES]) {
+    char limit[96] = "";
+    if (c->c.bytes != 0)
+        (void)snprintf(limit, sizeof limit, "raise UVCC_GPU_BYTES, which is %llu now, or ",
+                       (unsigned long long)c->c.bytes);
+    (void)snprintf(out, CARD_TEXT_BYTES,
+                   "CUDA device %u has no memory for %llu bytes more, %.1f MB are in use there and "
+                   "in pinned memory; %sgive smaller sizes",
+                   c->c.device, (unsigned long long)atomic_load(&c->memory.wanted),
+                   (double)atomic_load(&c->memory.used) * 1e-6, limit);
+}
+
+int card_run(card *c, const uvcc_job *job, uvcc_completion *done) {
+    if (uvcc_gpu_submit(c->gpu, job) != 0)
+        return -1;
+    uvcc_gpu_wait(c->gpu);
+    return uvcc_gpu_poll_of(c->gpu, job->cookie, done) == 1 ? 0 : -1;
 }
 
 void card_close(card *c) {
@@ -66,10 +128,19 @@ void card_close(card *c) {
 
 #else
 
-int card_open(card **out, uvcc_cpu_config *cpu, const char **why) {
+static const char none[] = "this program was built without libuvcc-gpu";
+
+uint32_t card_count(const char **why) {
+    if (why != NULL)
+        *why = none;
+    return 0;
+}
+
+int card_open(card **out, const card_config *c, uvcc_cpu_config *cpu, char why[CARD_TEXT_BYTES]) {
     (void)out;
+    (void)c;
     (void)cpu;
-    *why = "this program was built without libuvcc-gpu";
+    (void)snprintf(why, CARD_TEXT_BYTES, "%s", none);
     return UVCC_ERR_CONFIG;
 }
 
@@ -78,9 +149,31 @@ uvcc_allocator card_allocator(card *c) {
     return uvcc_host_allocator();
 }
 
+uint32_t card_device(const card *c) {
+    (void)c;
+    return 0;
+}
+
 const char *card_trouble(card *c) {
     (void)c;
     return "";
+}
+
+uint64_t card_refused(const card *c) {
+    (void)c;
+    return 0;
+}
+
+void card_memory_line(const card *c, char out[CARD_TEXT_BYTES]) {
+    (void)c;
+    out[0] = '\0';
+}
+
+int card_run(card *c, const uvcc_job *job, uvcc_completion *done) {
+    (void)c;
+    (void)job;
+    (void)done;
+    return -1;
 }
 
 void card_close(card *c) {

@@ -32,19 +32,45 @@ static const char *about_of(const host *h) {
     return h->c.about != NULL ? h->c.about : "";
 }
 
+/* How often a session got no memory: of the host, or of a card, which is in *of then. */
+static uint64_t count_refused(const host *h, const card **of) {
+    uint64_t n = memory_failed(&h->memory);
+    for (uint32_t i = 0; i < h->workers; i++)
+        for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+            const card *c = h->worker[i].party[p].card;
+            n += card_refused(c);
+            *of = card_refused(c) != 0 ? c : *of;
+        }
+    return n;
+}
+
+static uint64_t refused_memory(const host *h) {
+    const card *of = NULL;
+    return count_refused(h, &of);
+}
+
+_Static_assert(MEMORY_LINE_BYTES >= CARD_TEXT_BYTES, "say_memory()");
+static void say_memory(const host *h, char out[MEMORY_LINE_BYTES]) {
+    const card *of = NULL;
+    (void)count_refused(h, &of);
+    if (of != NULL)
+        card_memory_line(of, out);
+    else
+        memory_line(&h->memory, MEMORY_SIZES, out);
+}
+
 /* What stands behind an error for want of memory; "" if it was none. */
 static const char *memory_why(const host *h, bool for_memory, char out[MEMORY_LINE_BYTES + 2]) {
     memcpy(out, ": ", for_memory ? 2 : 0);
     out[for_memory ? 2 : 0] = '\0';
     if (for_memory)
-        memory_line(&h->memory, MEMORY_SIZES, out + 2);
+        say_memory(h, out + 2);
     return out;
 }
 
 /* A job fails for want of memory too. */
 static bool by_memory(const host *h, uint16_t reason) {
-    return reason == UVCC_ABORT_MEMORY ||
-           (reason == UVCC_ABORT_JOB && memory_failed(&h->memory) != 0);
+    return reason == UVCC_ABORT_MEMORY || (reason == UVCC_ABORT_JOB && refused_memory(h) != 0);
 }
 
 int host_failed(const host *h, const char *what, int rc) {
@@ -210,6 +236,21 @@ static void configure(host *h, host_worker *w, unsigned p, uvcc_config *cfg, uvc
         h->c.hooks.configure(h->c.hooks.user, w, p, cfg, cpu);
 }
 
+static int open_card(const host *h, host_worker *w, unsigned p, uvcc_config *cfg,
+                     uvcc_cpu_config *cpu) {
+    const run_options *o = h->c.run;
+    const card_config c = {.device = o->device, .rank = w->rank, .bytes = o->device_bytes};
+    char why[CARD_TEXT_BYTES];
+    if (o->compute != RUN_COMPUTE_GPU)
+        return EXIT_DONE;
+    const int rc = card_open(&w->party[p].card, &c, cpu, why);
+    if (rc != 0)
+        return report_error(rc == UVCC_ERR_CONFIG ? EXIT_BAD_INPUT : EXIT_FAILED,
+                            "--compute gpu: %s; give inline or threads to do without", why);
+    cfg->alloc = card_allocator(w->party[p].card);
+    return EXIT_DONE;
+}
+
 /* What a session refuses of its program is the options' doing, anything else ours. */
 static int open_party(host *h, host_worker *w, unsigned p) {
     host_party *me = &w->party[p];
@@ -217,6 +258,7 @@ static int open_party(host *h, host_worker *w, unsigned p) {
                            .alloc = h->al,
                            .mode = (uvcc_cpu_mode)h->c.run->compute,
                            .threads = h->c.threads,
+                           .backend = h->c.run->backend,
                            .seed = UVCC_PARTIES * h->c.run->compute_seed + p};
     uvcc_config cfg;
     int rc = uvcc_config_default(&cfg, sizeof cfg);
@@ -224,18 +266,10 @@ static int open_party(host *h, host_worker *w, unsigned p) {
         configure(h, w, p, &cfg, &cpu);
         if (h->threads != NULL)
             parties_configure(h->threads, p, &cpu);
-        if (h->c.run->compute == RUN_COMPUTE_GPU) {
-            const char *why = NULL;
-            rc = card_open(&me->card, &cpu, &why);
-            if (why != NULL)
-                return report_error(EXIT_BAD_INPUT,
-                                    "--compute gpu: %s; leave it out, or give inline or threads",
-                                    why);
-            if (rc == 0)
-                cfg.alloc = card_allocator(me->card);
-        }
-        if (rc == 0)
-            rc = uvcc_cpu_new(&me->cpu, &cpu);
+        const int status = open_card(h, w, p, &cfg, &cpu);
+        if (status != EXIT_DONE)
+            return status;
+        rc = uvcc_cpu_new(&me->cpu, &cpu);
     }
     if (rc == 0)
         rc = uvcc_session_new(&me->session, &cfg);
@@ -349,9 +383,11 @@ static int stopped(const host *h, const host_worker *w, unsigned p, const uvcc_e
     if (h->c.of_workers)
         (void)snprintf(worker, sizeof worker, ", worker r%u s%u t%u", w->replica, w->stage,
                        w->tensor_rank);
-    return report_error(EXIT_FAILED, "%s%sparty %u%s stopped: %s%s%s%s", about,
+    const char *trouble = e->reason == UVCC_ABORT_JOB ? card_trouble(w->party[p].card) : "";
+    return report_error(EXIT_FAILED, "%s%sparty %u%s stopped: %s%s%s%s%s%s", about,
                         *about != '\0' ? ": " : "", p, worker, uvcc_abort_text(e->reason),
                         e->text != NULL ? ": " : "", e->text != NULL ? e->text : "",
+                        *trouble != '\0' ? ": " : "", trouble,
                         memory_why(h, by_memory(h, e->reason), why));
 }
 
@@ -550,7 +586,7 @@ static uint64_t progress(const host *h) {
  * in use by what waits for it. So turns in which memory was refused are counted until something
  * gets on; without a refusal none is. */
 static int check_stall(host *h) {
-    const uint64_t failed = memory_failed(&h->memory);
+    const uint64_t failed = refused_memory(h);
     char why[MEMORY_LINE_BYTES], waits[WAITS_BYTES];
     if (failed == h->stall.failed)
         return EXIT_DONE;
@@ -560,7 +596,7 @@ static int check_stall(host *h) {
     h->stall.progress = now;
     if (h->stall.turns < STALLED_TURNS_MAX)
         return EXIT_DONE;
-    memory_line(&h->memory, MEMORY_SIZES, why);
+    say_memory(h, why);
     say_waits(h, waits);
     return report_error(EXIT_FAILED, "%s%sout of memory in step %u%s: %s", about_of(h),
                         *about_of(h) != '\0' ? ": " : "", host_finished(h) + 1, waits, why);
@@ -571,7 +607,7 @@ static int stuck(const host *h) {
     say_waits(h, waits);
     return report_error(EXIT_FAILED, "%s%sthe parties wait for each other for ever in step %u%s%s",
                         about_of(h), *about_of(h) != '\0' ? ": " : "", host_finished(h) + 1, waits,
-                        memory_why(h, memory_failed(&h->memory) != 0, why));
+                        memory_why(h, refused_memory(h) != 0, why));
 }
 
 /* All networks, up to the next time that something happens. */

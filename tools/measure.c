@@ -93,8 +93,8 @@ static const int64_t *give_input(void *user, const host_worker *w, uint32_t step
 }
 
 static int start(run *r) {
-    r->options =
-        (run_options){.seed = r->job->seed, .fault_seed = r->job->seed, .compute = r->job->compute};
+    r->options = r->job->run;
+    r->options.seed = r->options.fault_seed = r->job->seed;
     const host_config c = {.command = "nonlinear",
                            .run = &r->options,
                            .replicas = 1,

@@ -7,6 +7,7 @@
 #include <uvcc/nonlinear.h>
 
 #include "report.h"
+#include "run_options.h"
 
 enum { MEASURE_BATCH = 1 << 16, MEASURE_COLS = 128, MEASURE_COLUMNS = 480 };
 
@@ -34,7 +35,7 @@ typedef struct measure_job {
     bool exact, plain; /* plain: of a norm, without gamma and beta */
     uint64_t inputs;   /* at least so many, in rows of MEASURE_COLS */
     uint64_t seed;
-    uint32_t compute;                                         /* uvcc_cpu_mode */
+    run_options run;                                          /* compute, device, device_bytes */
     measure_plot *plot;                                       /* NULL: none */
     void (*progress)(void *user, uint64_t done, uint64_t of); /* inputs */
     void *user;

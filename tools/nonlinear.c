@@ -12,11 +12,13 @@
 #include <unistd.h>
 #include <uvcc/compute.h>
 
+#include "compute.h"
 #include "host_loop.h"
 #include "interrupt.h"
 #include "measure.h"
 #include "measure_real.h"
 #include "report.h"
+#include "runflags.h"
 #include "svg.h"
 
 #define INPUTS_QUICK  (1u << 14)
@@ -27,9 +29,6 @@
 enum { FAST = NONLINEAR_FAST, EXACT = NONLINEAR_EXACT, MODES = NONLINEAR_MODES };
 static const char *const modes[] = {"fast", "exact"};
 static const char *const colours[] = {"#d1600e", "#1560bd"};
-static const char *const computes[] = {"inline", "deferred", "threads", NULL};
-_Static_assert(UVCC_CPU_INLINE == 0 && UVCC_CPU_DEFERRED == 1 && UVCC_CPU_THREADS == 2,
-               "order of computes[]");
 
 /* In the order of reports, with what their plots show: of the input, for functions of rows of the
  * real value. */
@@ -69,8 +68,8 @@ typedef struct nonlinear_options {
     nonlinear_choice choice;
     const char *json, *plot;
     uint64_t inputs, seed;
-    uint32_t compute;
-    bool table, progress, help;
+    run_options run; /* compute, device, device_bytes */
+    bool table, progress, help, compute_given;
 } nonlinear_options;
 
 static const char *name_of(unsigned subject) {
@@ -118,9 +117,10 @@ static void print_help(void) {
                "  --inputs N             inputs per function, up to whole rows of 128 (1048576)\n"
                "  --quick                16384 inputs\n"
                "  --seed N               of random inputs, keys and masks (1)\n"
-               "  --compute inline|deferred|threads\n"
-               "                         when jobs run: at once, late and shuffled, or on\n"
-               "                         threads (inline)\n"
+               "  --compute inline|deferred|threads|gpu\n"
+               "                         when jobs run: at once, late and shuffled, on\n"
+               "                         threads, or on a CUDA device (inline)\n"
+               "  --device N             number of the CUDA device (UVCC_GPU_ID, or 0)\n"
                "  --json FILE|-          write the results as JSON; with -, alone on standard\n"
                "                         output\n"
                "  --plot DIR             write DIR/NAME.svg: the function above, the error\n"
@@ -134,6 +134,7 @@ static void print_help(void) {
         if (subjects[i].plain == NULL)
             (void)printf("  %s\n", name_of(i));
     }
+    flags_text(stdout, compute_help);
     (void)puts("\nExit status: 0 done, 1 a function is not what it should be or the run failed, 2\n"
                "wrong options, 130 interrupted.");
 }
@@ -163,13 +164,23 @@ static bool parse_number(const char *text, uint64_t *out) {
 }
 
 static int parse_compute(const char *text, uint32_t *out) {
-    for (uint32_t i = 0; computes[i] != NULL; i++) {
-        if (strcmp(text, computes[i]) == 0) {
+    for (uint32_t i = 0; run_computes[i] != NULL; i++) {
+        if (strcmp(text, run_computes[i]) == 0) {
             *out = i;
             return EXIT_DONE;
         }
     }
-    return report_error(EXIT_BAD_INPUT, "--compute %s: give one of inline|deferred|threads", text);
+    return report_error(EXIT_BAD_INPUT, "--compute %s: give one of inline|deferred|threads|gpu",
+                        text);
+}
+
+static int parse_device(const char *text, uint32_t *out) {
+    uint64_t v;
+    if (!parse_number(text, &v) || v > 65535)
+        return report_error(EXIT_BAD_INPUT, "--device %s: give a whole number from 0 to 65535",
+                            text);
+    *out = (uint32_t)v;
+    return EXIT_DONE;
 }
 
 static int parse_valued(nonlinear_options *o, const char *name, const char *value) {
@@ -178,7 +189,10 @@ static int parse_valued(nonlinear_options *o, const char *name, const char *valu
     } else if (strcmp(name, "plot") == 0) {
         o->plot = value;
     } else if (strcmp(name, "compute") == 0) {
-        return parse_compute(value, &o->compute);
+        o->compute_given = true;
+        return parse_compute(value, &o->run.compute);
+    } else if (strcmp(name, "device") == 0) {
+        return parse_device(value, &o->run.device);
     } else if (strcmp(name, "seed") == 0) {
         if (!parse_number(value, &o->seed))
             return report_error(EXIT_BAD_INPUT, "--seed %s: give a whole number from 0 to 2^64 - 1",
@@ -204,7 +218,7 @@ static bool *flag_of(nonlinear_options *o, const char *name, bool *quick) {
 
 /* Takes one option; *i is at its word. */
 static int parse_option(nonlinear_options *o, int argc, char *const *argv, int *i, bool *quick) {
-    static const char *const valued[] = {"json", "plot", "compute", "seed", "inputs"};
+    static const char *const valued[] = {"json", "plot", "compute", "device", "seed", "inputs"};
     const char *word = strcmp(argv[*i], "-h") == 0 ? "--help" : argv[*i];
     const size_t len = strcspn(word, "=");
     const char *value = word[len] == '=' ? word + len + 1 : NULL;
@@ -265,7 +279,7 @@ static int parse(nonlinear_options *o, int argc, char *const *argv) {
     char text[MESSAGE_BYTES];
     const flag_message m = {text, sizeof text};
     bool quick = false;
-    *o = (nonlinear_options){.seed = 1};
+    *o = (nonlinear_options){.seed = 1, .run = RUN_DEFAULTS};
     for (int i = 0; i < argc && !o->help; i++) {
         if (argv[i][0] == '-') {
             const int status = parse_option(o, argc, argv, &i, &quick);
@@ -281,6 +295,11 @@ static int parse(nonlinear_options *o, int argc, char *const *argv) {
         o->inputs = quick ? INPUTS_QUICK : NONLINEAR_INPUTS;
     if (o->table && o->json != NULL && strcmp(o->json, "-") == 0)
         return report_error(EXIT_BAD_INPUT, "--table and --json - both want standard output");
+    if (!o->help && run_options_compute(&o->run, o->compute_given, 1, &m) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s", text);
+    if (o->run.compute != RUN_COMPUTE_GPU && o->run.device != CARD_BY_RANK)
+        return report_error(EXIT_BAD_INPUT,
+                            "--device does nothing without --compute gpu; leave it out");
     return nonlinear_choose(&o->choice, &m) == 0 ? EXIT_DONE
                                                  : report_error(EXIT_BAD_INPUT, "%s", text);
 }
@@ -498,7 +517,7 @@ static int measure_mode(state *s, unsigned subject, unsigned mode) {
     s->shown.mode = modes[mode];
     s->plots[mode] = (measure_plot){.from = what->from, .to = what->to, .log = what->log};
     measure_job job = nonlinear_job(subject, mode, o->inputs, o->seed);
-    job.compute = o->compute;
+    job.run = o->run;
     job.plot = o->plot != NULL ? &s->plots[mode] : NULL;
     job.progress = show_progress;
     job.user = &s->shown;

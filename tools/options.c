@@ -3,6 +3,7 @@
  */
 #include "options.h"
 
+#include "compute.h"
 #include "perceptron_flags.h"
 
 static const char *const models[] = {"mlp", "transformer", NULL};
@@ -41,6 +42,7 @@ void options_print_help(FILE *to) {
         "\n"
         "Options (defaults in parentheses):\n");
     flags_print(&set, to);
+    flags_text(to, compute_help);
     flags_text(
         to, "\n"
             "With a rate above 0 the links carry datagrams, else byte streams.\n"
@@ -65,7 +67,7 @@ int options_parse(train_options *out, int argc, char *const *argv, char *message
     if (out->run.help)
         return 0;
     if (flags_refuse_idle(&set, argc, argv, idle, sizeof idle / sizeof idle[0], &m) != 0 ||
-        run_options_check(&out->run, &set, argc, argv, &m) != 0)
+        run_options_check(&out->run, 1, &set, argc, argv, &m) != 0)
         return -1;
     return check(&m, out);
 }

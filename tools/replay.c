@@ -11,10 +11,12 @@
 #include <uvcc/record.h>
 #include <uvcc/uvcc.h>
 
+#include "card.h"
 #include "files.h"
 #include "lm/manifest.h"
 #include "memory.h"
 #include "report.h"
+#include "runflags.h"
 #include "uvlog.h"
 
 #define MESSAGE_BYTES 512u
@@ -24,7 +26,7 @@ enum { EXIT_EQUAL = 0, EXIT_DIFFERENCE = 1, EXIT_UNUSABLE = 2 };
 typedef struct replay_options {
     const char *file, *json;
     uint64_t until;
-    uint32_t compute; /* uvcc_cpu_mode */
+    run_options run; /* compute, device, device_bytes */
     bool print, help;
 } replay_options;
 
@@ -35,98 +37,66 @@ typedef struct log_file {
 
 /* ---- options ---- */
 
+#define AT(member) offsetof(replay_options, member)
+static const flag flags[] = {
+    {"until", "N", FLAG_SEED, AT(until), 0, 0, NULL,
+     "stop after the call that record N belongs to"},
+    {"print", NULL, FLAG_SWITCH, AT(print), 0, 0, NULL,
+     "list the records, one per line, and run nothing; secrets are shown by their lengths only"},
+    {"compute", "inline|deferred|threads|gpu", FLAG_CHOICE, AT(run.compute), 0, 0, run_computes,
+     "when jobs run: at once, late and shuffled, on threads, or on a CUDA device (inline)"},
+    RUN_DEVICE_FLAG(AT(run.device)),
+    {"json", "FILE|-", FLAG_TEXT, AT(json), 0, 0, NULL,
+     "write the outcome as JSON; with -, alone on standard output"},
+    {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
+};
+static const flag_set set = {"replay", flags, sizeof flags / sizeof flags[0], AT(help)};
+
 static void print_help(void) {
-    (void)fputs("Usage: uvcc replay FILE [OPTION...]\n"
-                "\n"
-                "Runs a session again from its log (uvcc train --record) and compares all that\n"
-                "comes out with what came out then.\n"
-                "\n"
-                "A log holds the party's secrets and shares: keep it as you keep keys.\n"
-                "\n"
-                "Options (defaults in parentheses):\n"
-                "  --until N       stop after the call that record N belongs to\n"
-                "  --print         list the records, one per line, and run nothing; secrets are\n"
-                "                  shown by their lengths only\n"
-                "  --compute inline|deferred|threads\n"
-                "                  when jobs run: at once, late and shuffled, or on threads\n"
-                "                  (inline)\n"
-                "  --json FILE|-   write the outcome as JSON; with -, alone on standard output\n"
-                "  --help          show this\n"
-                "\n"
-                "Exit status: 0 equal, 1 a difference, 2 wrong options or a file that cannot be\n"
-                "used.\n",
-                stdout);
+    flags_text(stdout, "Usage: uvcc replay FILE [OPTION...]\n"
+                       "\n"
+                       "Runs a session again from its log (uvcc train --record) and compares all "
+                       "that comes out with what came out then.\n"
+                       "\n"
+                       "A log holds the party's secrets and shares: keep it as you keep keys.\n"
+                       "\n"
+                       "Options (defaults in parentheses):\n");
+    flags_print(&set, stdout);
+    flags_text(stdout, "\nExit status: 0 equal, 1 a difference, 2 wrong options or a file that "
+                       "cannot be used.\n");
 }
 
-static int parse_until(const char *text, uint64_t *out) {
-    uint64_t v = 0;
-    const char *c = text;
-    for (; *c >= '0' && *c <= '9' && v < UINT64_MAX / 100; c++)
-        v = 10 * v + (uint64_t)(*c - '0');
-    if (c == text || *c != '\0')
-        return report_error(EXIT_UNUSABLE, "--until %s: give the number of a record", text);
-    *out = v;
-    return 0;
-}
-
-static int parse_compute(const char *text, uint32_t *out) {
-    static const char *const modes[] = {"inline", "deferred", "threads"};
-    for (uint32_t i = 0; i < 3; i++)
-        if (strcmp(text, modes[i]) == 0) {
-            *out = i;
-            return 0;
-        }
-    return report_error(EXIT_UNUSABLE, "--compute %s: give one of inline|deferred|threads", text);
+static int check(replay_options *o, int words, int argc, char *const *argv, const flag_message *m) {
+    if (words == 0)
+        return flag_fail(m, "no log is given; see uvcc replay --help");
+    if (words > 1)
+        return flag_fail(m, "%d logs are given; one log at a time", words);
+    if (o->print && o->json != NULL)
+        return flag_fail(m, "--print has no JSON; leave --json out");
+    if (o->print && flags_given(&set, argc, argv, "compute"))
+        return flag_fail(m, "--print runs nothing; leave --compute out");
+    const flag_idle idle[] = {
+        {"device", o->run.compute != RUN_COMPUTE_GPU, "without --compute gpu"}};
+    return flags_refuse_idle(&set, argc, argv, idle, 1, m) != 0
+               ? -1
+               : run_options_compute(&o->run, true, 1, m); /* a log says how it was made */
 }
 
 /* 0 or an exit status after reporting. */
 static int parse(replay_options *o, int argc, char *const *argv) {
-    *o = (replay_options){.until = UVCC_NEVER, .compute = UVCC_CPU_INLINE};
-    bool runs = false;
-    for (int i = 0; i < argc; i++) {
-        const char *word = argv[i];
-        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            o->help = true;
-            return 0;
-        }
-        if (strcmp(word, "--print") == 0) {
-            o->print = true;
-            continue;
-        }
-        if (strncmp(word, "--", 2) != 0) {
-            if (o->file != NULL)
-                return report_error(EXIT_UNUSABLE, "'%s': one log at a time", word);
-            o->file = word;
-            continue;
-        }
-        size_t len = strcspn(word, "=");
-        const char *value = word[len] == '=' ? word + len + 1 : NULL;
-        bool until = len == 7 && memcmp(word, "--until", len) == 0;
-        bool compute = len == 9 && memcmp(word, "--compute", len) == 0;
-        runs = runs || compute;
-        bool json = len == 6 && memcmp(word, "--json", len) == 0;
-        if (!until && !compute && !json)
-            return report_error(EXIT_UNUSABLE, "there is no option %.*s; see uvcc replay --help",
-                                (int)len, word);
-        if (value == NULL && ++i < argc)
-            value = argv[i];
-        if (value == NULL || *value == '\0')
-            return report_error(EXIT_UNUSABLE, "%.*s needs a value", (int)len, word);
-        int rc = until     ? parse_until(value, &o->until)
-                 : compute ? parse_compute(value, &o->compute)
-                           : 0;
-        if (rc != 0)
-            return rc;
-        if (json)
-            o->json = value;
-    }
-    if (o->file == NULL)
-        return report_error(EXIT_UNUSABLE, "no log is given; see uvcc replay --help");
-    if (o->print && o->json != NULL)
-        return report_error(EXIT_UNUSABLE, "--print has no JSON; leave --json out");
-    if (o->print && runs)
-        return report_error(EXIT_UNUSABLE, "--print runs nothing; leave --compute out");
-    return 0;
+    char text[MESSAGE_BYTES];
+    const flag_message m = {text, sizeof text};
+    const char **words = calloc((size_t)argc + 1, sizeof *words);
+    int count = 0;
+    *o = (replay_options){.until = UVCC_NEVER, .run = RUN_DEFAULTS};
+    if (words == NULL)
+        return report_error(EXIT_UNUSABLE, "out of memory");
+    int rc = flags_parse(&set, o, argc, argv, words, &count, &m);
+    if (rc == 0 && !o->help)
+        rc = check(o, count, argc, argv, &m);
+    o->file = words[0];
+    free(words);
+    return rc == 0 ? 0 : report_error(EXIT_UNUSABLE, "%s", text);
 }
 
 /* ---- the file ---- */
@@ -327,19 +297,52 @@ static int run(const replay_options *o, const log_file *l, uvcc_cpu *cpu, const 
                             : report_error(EXIT_UNUSABLE, "%s: %s", o->file, uvcc_error_text(rc));
 }
 
+/* Whether it is of one of several workers: what their collectives gave stands in it, and the replay
+ * puts it where the session has its tensors. */
+static bool has_collectives(const log_file *l) {
+    uvcc_record_reader at;
+    uvcc_record r;
+    uvcc_record_reader_init(&at, l->bytes, l->len);
+    while (uvcc_record_next(&at, &r) == 1)
+        if (r.type == UVCC_RECORD_COMPLETE_LOCAL)
+            return true;
+    return false;
+}
+
+static int open_card(const replay_options *o, const log_file *l, uvcc_cpu_config *x, card **out) {
+    const card_config c = {.device = o->run.device, .bytes = o->run.device_bytes};
+    char why[CARD_TEXT_BYTES];
+    if (o->run.compute != RUN_COMPUTE_GPU)
+        return 0;
+    if (has_collectives(l))
+        return report_error(EXIT_UNUSABLE,
+                            "%s: this is a log of one of several workers, whose collectives no "
+                            "CUDA device can replay; give --compute inline or threads",
+                            o->file);
+    if (card_open(out, &c, x, why) == 0)
+        return 0;
+    return report_error(EXIT_UNUSABLE, "--compute gpu: %s; give inline or threads to do without",
+                        why);
+}
+
 /* An exit status after reporting, but for a difference. */
 static int replay(const replay_options *o, const log_file *l, memory *m, uvcc_replay_result *r) {
     const uvcc_allocator system = uvcc_host_allocator(), al = memory_counted(m, &system);
     uvcc_program *p = NULL;
     uvcc_cpu *cpu = NULL;
-    uvcc_cpu_config x = {.size = sizeof x, .alloc = al, .mode = (uvcc_cpu_mode)o->compute};
+    uvcc_cpu_config x = {.size = sizeof x, .alloc = al, .mode = (uvcc_cpu_mode)o->run.compute};
+    card *on = NULL;
     int status = build_program(o, l, &al, m, &p);
+    if (status == 0)
+        status = open_card(o, l, &x, &on);
     if (status == 0 && uvcc_cpu_new(&cpu, &x) != 0)
         status = memory_failed(m) != 0 ? no_memory(o, m)
                                        : report_error(EXIT_UNUSABLE, "the executor cannot begin");
+    const uvcc_allocator of_session = on != NULL ? card_allocator(on) : al;
     if (status == 0)
-        status = run(o, l, cpu, p, &al, m, r);
+        status = run(o, l, cpu, p, &of_session, m, r);
     uvcc_cpu_free(cpu);
+    card_close(on);
     uvcc_program_free(p);
     return status;
 }

@@ -8,6 +8,7 @@
 #include <uvcc/compute.h>
 #include <uvcc/program.h>
 
+#include "card.h"
 #include "flags.h"
 #include "run_options.h"
 
@@ -25,7 +26,18 @@ _Static_assert(RUN_COMPUTE_GPU == 3, "order of run_computes[]");
 _Static_assert(RUN_PARTIES_THREADS == 0 && RUN_PARTIES_TURNS == 1, "order of run_parties_names[]");
 
 #define RUN_DEFAULTS                                                                               \
-    { .compute = UVCC_CPU_INLINE, .seed = 1, .compute_seed = 1, .fault_seed = 1 }
+    {                                                                                              \
+        .compute = UVCC_CPU_INLINE, .device = CARD_BY_RANK, .seed = 1, .compute_seed = 1,          \
+        .fault_seed = 1                                                                            \
+    }
+
+/* Of every command that has --compute gpu. */
+#define RUN_DEVICE_FLAG(at)                                                                        \
+    {                                                                                              \
+        "device", "N", FLAG_COUNT, at, 0, 65535, NULL,                                             \
+            "number of the CUDA device (UVCC_GPU_ID, or the worker's rank modulo the number of "   \
+            "devices)"                                                                             \
+    }
 
 #define RUN_FLAGS(AT)                                                                              \
     {"products",                                                                                   \
@@ -44,14 +56,14 @@ _Static_assert(RUN_PARTIES_THREADS == 0 && RUN_PARTIES_TURNS == 1, "order of run
          0,                                                                                        \
          run_computes,                                                                             \
          "when jobs run: at once, late and shuffled, on threads, or on a CUDA device (inline)"},   \
-        {"compute-seed",                                                                           \
-         "N",                                                                                      \
-         FLAG_SEED,                                                                                \
-         AT(run.compute_seed),                                                                     \
-         0,                                                                                        \
-         0,                                                                                        \
-         NULL,                                                                                     \
-         "of the shuffle of deferred (1)"},                                                        \
+        RUN_DEVICE_FLAG(AT(run.device)), {"compute-seed",                                          \
+                                          "N",                                                     \
+                                          FLAG_SEED,                                               \
+                                          AT(run.compute_seed),                                    \
+                                          0,                                                       \
+                                          0,                                                       \
+                                          NULL,                                                    \
+                                          "of the shuffle of deferred (1)"},                       \
         {"parties",                                                                                \
          "threads|turns",                                                                          \
          FLAG_CHOICE,                                                                              \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tasks on a CUDA device: what libuvcc-gpu does in a second, each task as a job of its own, from
  * uvcc_gpu_submit() to the completion, over operands that lie on the device (messages in pinned
- * memory of the host where it says so). Of several runs the median. Skipped without a device. */
+ * memory of the host where it says so). Of several runs the median, one JSON object a line. Skipped
+ * without a device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +59,9 @@ static double time_of(const uvcc_task *t) {
 }
 
 static void row(const char *what, double amount, double s, const char *unit) {
-    (void)printf("%-44s %10.3f ms %10.2f %s\n", what, 1e3 * s, amount / s, unit);
+    (void)printf("{\"bench\": \"gpu\", \"task\": \"%s\", \"ms\": %.4f, \"rate\": %.5g, "
+                 "\"unit\": \"%s\"}\n",
+                 what, 1e3 * s, amount / s, unit);
     (void)fflush(stdout);
 }
 
@@ -135,7 +138,8 @@ static void comparisons(unsigned bits, uint32_t count) {
     const double s = time_of(&t), elems = (double)count * BLOCK;
     (void)snprintf(what, sizeof what, "FN_COMPARE, DPF of %u bits, keys on the device", bits);
     row(what, 1e-6 * elems, s, "M/s");
-    row("  AES blocks of it", 1e-9 * elems * (bits > 7 ? bits - 6 : 1), s, "G blocks/s");
+    (void)snprintf(what, sizeof what, "FN_COMPARE, DPF of %u bits: AES of it", bits);
+    row(what, 1e-9 * elems * (bits > 7 ? bits - 6 : 1), s, "G blocks/s");
     drop_blocks(&k, UVCC_MEM_TENSOR);
 }
 
@@ -188,6 +192,7 @@ static void masking(uint32_t count) {
 /* ---- the rest ---- */
 
 static void sums(uint32_t rows, uint32_t cols) {
+    char what[64];
     const size_t n = (size_t)rows * cols;
     uint64_t *x = take(48 * n, UVCC_MEM_TENSOR);
     uvcc_task t = {.kind = UVCC_TASK_MAP,
@@ -197,11 +202,14 @@ static void sums(uint32_t rows, uint32_t cols) {
                              .x = {x, x + n},
                              .y = {x + 2 * n, x + 3 * n},
                              .out = {x + 4 * n, x + 5 * n}}};
-    row("MAP ADD of shares", 48e-9 * (double)n, time_of(&t), "GB/s");
+    (void)snprintf(what, sizeof what, "MAP ADD of shares, %u x %u", rows, cols);
+    row(what, 48e-9 * (double)n, time_of(&t), "GB/s");
     t.u.map.op = UVCC_MAP_SUM_COLS;
-    row("MAP SUM_COLS", 16e-9 * (double)n, time_of(&t), "GB/s");
+    (void)snprintf(what, sizeof what, "MAP SUM_COLS, %u x %u", rows, cols);
+    row(what, 16e-9 * (double)n, time_of(&t), "GB/s");
     t.u.map.op = UVCC_MAP_SUM_ROWS;
-    row("MAP SUM_ROWS", 16e-9 * (double)n, time_of(&t), "GB/s");
+    (void)snprintf(what, sizeof what, "MAP SUM_ROWS, %u x %u", rows, cols);
+    row(what, 16e-9 * (double)n, time_of(&t), "GB/s");
     memory.free(memory.user, x, 48 * n, UVCC_MEM_TENSOR);
 }
 

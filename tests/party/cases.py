@@ -592,6 +592,47 @@ def texts(case):
         assert said.startswith('uvcc party: party-0.json: ') and text in said, said
 
 
+def computing(case):
+    """--check says where jobs run: by the option, the file, the environment, in this order; and what cannot be."""
+    job = case.job()
+
+    def party(*more, **env):
+        ended = subprocess.run([os.path.abspath(case.a.uvcc), 'party', '--config', 'party-0.json', '--check', *more],
+                               capture_output=True, text=True, timeout=60, env={**os.environ, **env}, cwd=case.directory,
+                               check=False)
+        line = [line.split(maxsplit=1)[1] for line in ended.stdout.splitlines() if line.startswith('compute ')]
+        return (ended.returncode, line[0] if line else ended.stderr)
+
+    def config(**members):
+        job.config[0].update(members)
+        job.write(0)
+
+    assert party() == (0, 'threads, 2 for each worker'), party()
+    assert party('--compute', 'inline') == (0, 'inline'), party('--compute', 'inline')
+    assert party(UVCC_FSS_BACKEND='cpu', UVCC_GPU_BYTES='1GiB') == (0, 'threads, 2 for each worker')
+    status, said = party(UVCC_FSS_BACKEND='cuda')
+    assert status == 2 and 'party-0.json: UVCC_FSS_BACKEND=cuda in the environment: give' in said, said
+    status, said = party('--device', '1')
+    assert status == 2 and '--device does nothing without --compute gpu' in said, said
+    # There may be a card here; that there is none is said in words.
+    for more, env in ((['--compute', 'gpu', '--device', '0'], {}), ([], {'UVCC_FSS_BACKEND': 'gpu', 'UVCC_GPU_ID': '0'})):
+        status, said = party(*more, UVCC_GPU_BYTES='2GiB', **env)
+        assert (status == 0 and said == 'gpu, device 0, at most 2147.5 MB') or \
+            (status == 2 and 'party-0.json: compute: "gpu": ' in said and 'to do without' in said), said
+    config(compute='inline', threads=1)
+    assert party(UVCC_FSS_BACKEND='gpu') == (0, 'inline')
+    assert party('--compute', 'threads') == (0, 'threads, 1 for each worker')
+    config(compute='gpu')
+    job.config[0]['job'].update(run={'kind': 'transformer', 'text_bytes': 300, 'reveal': True}, replicas=2)
+    config(data={'text': case.a.data})
+    status, said = party()
+    assert status == 2 and 'is for one worker of each party' in said and 'job has 2; give "threads"' in said, said
+    del job.config[0]['compute']
+    config()
+    status, said = party(UVCC_FSS_BACKEND='auto')
+    assert 'is for one worker' not in said, said
+
+
 def predictions(case):
     """They come to the file of the party to which they open, whole although it was killed among them, and are those of
     one process; nobody else may name a file for them."""
@@ -656,7 +697,7 @@ def round_trips(case):
             shutil.rmtree(f'{case.directory}/store-{p}')
 
 
-CASES = [certificates, revoked, strangers, places, in_use, texts, predictions, full_disk, stopped, round_trips, audited,
+CASES = [certificates, revoked, strangers, places, in_use, texts, computing, predictions, full_disk, stopped, round_trips, audited,
          evidence_waits, no_core, own_alone, policies, differs, wrong_key, interrupted,
          done, killed_at_the_end, killed_before_the_result, missing]
 

@@ -164,6 +164,11 @@ def last_hash(text):
     return lines[-1] if lines else None
 
 
+def no_card(process):
+    """What --compute gpu says where there is none: the test is skipped."""
+    return 'compute: "gpu": ' in process.err
+
+
 def disturb(job, rng, kills, steps):
     """Kills until enough are dead or somebody is done; how many were."""
     done = 0

@@ -2,7 +2,7 @@
 """A perceptron in three processes of `uvcc party`: the weights of `uvcc train`, whatever happens.
 
 mlp.py --uvcc TOOL --data FILE --over tcp|unix|udp|openssl|mbedtls [--kills N] [--seed N] [--epochs N]
-       [--own-columns] [--resets MS] [--keep DIR]
+       [--own-columns] [--resets MS] [--compute inline|threads|gpu] [--keep DIR]
 
 --kills: so many times a party gets SIGKILL at a random time, or after a random step, and starts again.
 Exit 77: something is not built.
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from job import Job, disturb, last_hash
+from job import Job, disturb, last_hash, no_card
 
 HIDDEN, BATCH = 16, 32
 
@@ -59,6 +59,7 @@ def main():
     ap.add_argument('--every', type=int, default=8)
     ap.add_argument('--own-columns', action='store_true')
     ap.add_argument('--resets', type=int, default=0)
+    ap.add_argument('--compute')
     ap.add_argument('--keep')
     a = ap.parse_args()
     rng = random.Random(a.seed)
@@ -66,7 +67,8 @@ def main():
     run = {'kind': 'mlp', 'rows': 1797, 'features': 64, 'classes': 10, 'hidden': [HIDDEN], 'batch': BATCH,
            'epochs': a.epochs}
     changes = {p: {'faults': {'reset_ms': a.resets, 'seed': a.seed + p}} for p in range(3)} if a.resets else None
-    job = Job(a.uvcc, directory, run, a.over, columns(a, directory), {'checkpoint_every': a.every}, changes)
+    job = Job(a.uvcc, directory, run, a.over, columns(a, directory), {'checkpoint_every': a.every}, changes,
+              ['--compute', a.compute] if a.compute else ())
     try:
         kills = 0
         if a.kills:
@@ -75,7 +77,7 @@ def main():
         else:
             codes = job.run()
         want = wanted(a)
-        if any('not built in' in process.err for process in job.parties):
+        if any('not built in' in process.err or no_card(process) for process in job.parties):
             print(job.parties[0].err)
             return 77
         if not check(a, job, codes, want) or (a.kills and not any('step 1 of' not in line for process in job.parties

@@ -2,6 +2,7 @@
 """A language model trained by R x S x T workers of each party in one process: the weights of one process.
 
 transformer.py --uvcc TOOL --over tcp|unix|udp [--split R,S,T] [--kills N] [--seed N] [--steps N] [--generate]
+               [--compute inline|threads|gpu]
 
 --generate: the weights stay shares; a second job reads them out of the stores, and samples the text that `uvcc generate`
 samples from the same weights. --foreign: with party 1's store of another training that is the same in all but its shares,
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-from job import Job, disturb, last_hash
+from job import Job, disturb, last_hash, no_card
 
 SMALL = {'layers': 2, 'dim': 8, 'heads': 2, 'context': 4, 'batch': 4, 'warmup': 0, 'truncation': 'ars', 'index': 'exact'}
 TEXT = ('three parties train together, and none of them sees. ' * 8)[:300]
@@ -42,6 +43,10 @@ def read(path):
         return f.read()
 
 
+def compute(a):
+    return ['--compute', a.compute] if a.compute else ()
+
+
 def clean(process):
     return 'runtime error' not in process.err and 'Sanitizer' not in process.err
 
@@ -51,7 +56,7 @@ def train(a, directory, split):
     run = {'kind': 'transformer', **SMALL, 'steps': a.steps, 'text_bytes': len(TEXT), 'reveal': not a.generate}
     top = {'replicas': split[0], 'stages': split[1], 'tensor_ranks': split[2], 'checkpoint_every': a.every}
     changes = {1: {'output': {'weights': 'w.bin'}}} if not a.generate else None
-    job = Job(a.uvcc, directory, run, a.over, {0: {'text': 't.txt'}}, top, changes)
+    job = Job(a.uvcc, directory, run, a.over, {0: {'text': 't.txt'}}, top, changes, compute(a))
     try:
         kills = 0
         if a.kills:
@@ -59,6 +64,9 @@ def train(a, directory, split):
             codes = job.finish()
         else:
             codes = job.run()
+        if any(no_card(process) for process in job.parties):
+            print(job.parties[0].err)
+            sys.exit(77)
         want = None if a.generate else one_process(a, directory, '--weights', 'want.bin')['weights_sha256']
         good = codes == [0, 0, 0] and all(clean(process) for process in job.parties)
         good = good and (a.generate or all(last_hash(process.out) == want for process in job.parties))
@@ -81,7 +89,7 @@ def generate(a, directory, model):
     changes[0]['output'] = {'text': 'sample.txt'}
     for p in range(3):
         os.remove(f'{directory}/identity-{p}.key')
-    job = Job(a.uvcc, directory, run, a.over, data, {'checkpoint_every': a.generate_every}, changes)
+    job = Job(a.uvcc, directory, run, a.over, data, {'checkpoint_every': a.generate_every}, changes, compute(a))
     try:
         if a.foreign:
             for p in range(3):
@@ -113,6 +121,7 @@ def main():
     ap.add_argument('--every', type=int, default=1)
     ap.add_argument('--generate', action='store_true')
     ap.add_argument('--foreign', action='store_true')
+    ap.add_argument('--compute')
     ap.add_argument('--generate-every', type=int, default=1)
     a = ap.parse_args()
     a.uvcc, a.generate = os.path.abspath(a.uvcc), a.generate or a.foreign

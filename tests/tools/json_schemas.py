@@ -46,6 +46,8 @@ CASES = [
     ("pipeline", "pipeline --stages 2 --microbatches 2 --waits random --spread --order 1f1b", 0),
     ("pipeline-sessions", "pipeline --sessions --stages 2 --microbatches 1 --ahead 0", 0),
     ("sim", "sim --seeds 2", 0),
+    ("selftest", "selftest --backend auto --rounds 1", 0),
+    ("selftest", "selftest --rounds 0", 0),
     ("launch", "launch --dir mlp mlp.json", 0),
     ("party", "party --config mlp/party1/config.json", 0),  # it is done: what it came to
     ("launch", "launch --dir lm lm.json", 0),

@@ -108,7 +108,13 @@ static void names_what_is_wrong(void **state) {
         {"{'party': 1, " JOB ", " THREE ", 'store': 's'}", "identity is missing"},
         {"{'party': 1, " JOB ", " THREE ", 'identity': 'i'}", "store is missing"},
         {"{'party': 1, " JOB ", " THREE ", " REST ", 'device': 'cuda'}",
-         "device: \"cuda\" is not there"},
+         "device: give \"cpu\", or a whole number from 0 to 65535"},
+        {"{'party': 1, " JOB ", " THREE ", " REST ", 'device': 65536}", "device: give \"cpu\", or"},
+        {"{'party': 1, " JOB ", " THREE ", " REST ", 'device': -1}", "device: give \"cpu\", or"},
+        {"{'party': 1, " JOB ", " THREE ", " REST ", 'compute': 'cuda'}",
+         "compute \"cuda\": give one of \"inline\", \"threads\", \"gpu\""},
+        {"{'party': 1, " JOB ", " THREE ", " REST ", 'compute': 'gpu', 'device': 'cpu'}",
+         "device: \"cpu\" and compute: \"gpu\" do not go together"},
         {"{'party': 1, " JOB ", " THREE ", " REST ", 'base_port': 0}",
          "base_port: give a whole number"},
         {"{'party': 1, " JOB ", " THREE ", " REST ", 'suite': 'rot13'}",
@@ -174,7 +180,7 @@ static void finds_every_worker(void **state) {
             must(&c, GOOD, -1);
             assert_false(c.all_workers);
             assert_int_equal(c.local_rank, rank);
-            assert_int_equal(c.gpu, rank);
+            assert_int_equal(c.device, CARD_BY_RANK);
             config_free(&c);
         }
         const char *const place[] = {"UVCC_R",
@@ -197,7 +203,7 @@ static void finds_every_worker(void **state) {
         environment = place;
         must(&c, GOOD, -1);
         assert_int_equal(c.local_rank, rank);
-        assert_int_equal(c.gpu, 5);
+        assert_int_equal(c.device, 5);
         config_free(&c);
         must(&c, GOOD, 7); /* --worker says it before all */
         assert_int_equal(c.local_rank, 7);
@@ -218,6 +224,10 @@ static void refuses_a_wrong_environment(void **state) {
         {{"UVCC_LOCAL_RANK", "1"},
          "UVCC_LOCAL_RANK=1 in the environment: give a whole number from 0 to 0"},
         {{"OMPI_COMM_WORLD_RANK", "2"}, "OMPI_COMM_WORLD_RANK=2 in the environment"},
+        {{"UVCC_FSS_BACKEND", "cuda"},
+         "UVCC_FSS_BACKEND=cuda in the environment: give cpu, gpu or auto"},
+        {{"UVCC_GPU_ID", "x"}, "UVCC_GPU_ID=x in the environment: give a whole number"},
+        {{"UVCC_GPU_BYTES", "much"}, "UVCC_GPU_BYTES=much in the environment: give a size"},
         {{"UVCC_STAGE_ID", "0"},
          "UVCC_REPLICA_ID, UVCC_STAGE_ID and UVCC_TP_RANK belong together; UVCC_REPLICA_ID is"},
         {{"UVCC_S", "2", "UVCC_LOCAL_RANK", "1", "UVCC_REPLICA_ID", "0", "UVCC_STAGE_ID", "0"},
@@ -240,6 +250,54 @@ static void refuses_a_wrong_environment(void **state) {
                                       NULL};
     environment = two;
     must_not(GOOD, -1, "UVCC_LOCAL_RANK=1 in the environment is not the worker of");
+    environment = NULL;
+}
+
+/* The file before UVCC_FSS_BACKEND, options before both. */
+static void says_where_jobs_run(void **state) {
+    (void)state;
+    const uint32_t any = CARD_BY_RANK;
+    static const struct {
+        const char *more, *backend;
+        uint32_t compute, device;
+    } cases[] = {
+        {"", NULL, CONFIG_THREADS, 7},
+        {"", "cpu", CONFIG_THREADS, 7},
+        {"", "gpu", CONFIG_GPU, 7},
+        {"", "auto", CONFIG_AUTO, 7},
+        {", 'compute': 'inline'", "gpu", CONFIG_INLINE, 7},
+        {", 'compute': 'gpu', 'device': 3", "cuda", CONFIG_GPU, 7},
+        {", 'device': 'cpu'", "gpu", CONFIG_THREADS, 7},
+    };
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+        const bool id = i % 2 != 0; /* UVCC_GPU_ID beats the file's device */
+        const char *const env[] = {id ? "UVCC_GPU_ID" : "X",
+                                   "7",
+                                   "UVCC_GPU_BYTES",
+                                   "3GiB",
+                                   cases[i / 2].backend != NULL ? "UVCC_FSS_BACKEND" : "Y",
+                                   cases[i / 2].backend,
+                                   NULL};
+        char text[1024], why[256] = "";
+        const flag_message m = {why, sizeof why};
+        party_config c;
+        (void)snprintf(text, sizeof text, "{'party': 1, " JOB ", " THREE ", " REST "%s}",
+                       cases[i / 2].more);
+        environment = env;
+        must(&c, text, -1);
+        assert_int_equal(c.compute, cases[i / 2].compute);
+        const uint32_t in_file = strstr(text, "'device': 3") != NULL ? 3 : any;
+        assert_int_equal(c.device, id ? cases[i / 2].device : in_file);
+        assert_true(c.device_bytes == UINT64_C(3) << 30);
+        assert_int_equal(config_options(&c, CONFIG_AUTO, any, &m), 0);
+        assert_int_equal(c.compute, cases[i / 2].compute);
+        const bool gpu = c.compute == CONFIG_GPU || c.compute == CONFIG_AUTO;
+        assert_int_equal(config_options(&c, CONFIG_AUTO, 2, &m), gpu ? 0 : -1);
+        assert_true(gpu || strstr(why, "--device does nothing") != NULL);
+        assert_int_equal(config_options(&c, CONFIG_GPU, 2, &m), 0);
+        assert_true(c.compute == CONFIG_GPU && c.device == 2);
+        config_free(&c);
+    }
     environment = NULL;
 }
 
@@ -271,9 +329,13 @@ static void makes_addresses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_what_is_good),          cmocka_unit_test(names_what_is_wrong),
-        cmocka_unit_test(environment_beats_the_file),  cmocka_unit_test(finds_every_worker),
-        cmocka_unit_test(refuses_a_wrong_environment), cmocka_unit_test(makes_addresses),
+        cmocka_unit_test(takes_what_is_good),
+        cmocka_unit_test(names_what_is_wrong),
+        cmocka_unit_test(environment_beats_the_file),
+        cmocka_unit_test(finds_every_worker),
+        cmocka_unit_test(refuses_a_wrong_environment),
+        cmocka_unit_test(says_where_jobs_run),
+        cmocka_unit_test(makes_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

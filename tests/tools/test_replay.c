@@ -326,6 +326,7 @@ static void replays_one_of_many(void **state) {
         if (k % 9 == 0)
             forged_gift(path);
     }
+    refused("replay logs/party0-r0-s0-t0.uvlog --compute gpu", "one of several workers");
     refused(WORKERS, "give --force");
     remove_tree("logs");
     assert_int_equal(unlink("forged"), 0);
@@ -336,11 +337,12 @@ static void refuses_replay_options(void **state) {
     (void)state;
     static const char *const cases[][2] = {
         {"replay", "no log is given"},
-        {"replay a b", "'b'"},
+        {"replay a b", "2 logs are given"},
         {"replay a --until", "--until needs a value"},
         {"replay a --until x", "--until x"},
         {"replay a --until -1", "--until -1"},
-        {"replay a --compute late", "--compute late"},
+        {"replay a --compute late", "give one of inline|deferred|threads|gpu"},
+        {"replay a --device 1", "--device does nothing without --compute gpu"},
         {"replay a --json", "--json needs a value"},
         {"replay a --json - --print", "leave --json out"},
         {"replay a --bogus=1", "no option --bogus"},

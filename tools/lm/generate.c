@@ -8,9 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../compute.h"
 #include "../escape.h"
 #include "../interrupt.h"
 #include "../report.h"
+#include "../runflags.h"
 #include "checkpoint.h"
 #include "job.h"
 #include "sampling.h"
@@ -20,21 +22,20 @@
 
 typedef struct generate_options {
     const char *prompt, *policy;
-    uint32_t compute;
+    uint32_t compute, device;
     lm_sampling sampling;
     uint64_t seed;
     bool help;
 } generate_options;
-
-static const char *const computes[] = {"inline", "deferred", "threads", NULL};
 
 #define AT(member) offsetof(generate_options, member)
 static const flag flags[] = {
     {"prompt", "TEXT", FLAG_TEXT, AT(prompt), 0, 0, NULL, "what the text begins with (a newline)"},
     LM_SAMPLING_FLAGS(AT),
     {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL, "of keys and masks, and so of the noise (1)"},
-    {"compute", "inline|deferred|threads", FLAG_CHOICE, AT(compute), 0, 0, computes,
-     "when jobs run: at once, late and shuffled, or on threads (inline)"},
+    {"compute", "inline|deferred|threads|gpu", FLAG_CHOICE, AT(compute), 0, 0, run_computes,
+     "when jobs run: at once, late and shuffled, on threads, or on a CUDA device (inline)"},
+    RUN_DEVICE_FLAG(AT(device)),
     {"policy", "FILE", FLAG_TEXT, AT(policy), 0, 0, NULL,
      "what the three parties allow, which their sessions enforce (docs/policy.md); limits count in "
      "this run"},
@@ -62,6 +63,7 @@ static void print_help(void) {
         "\n"
         "Options (defaults in parentheses):\n");
     flags_print(&set, stdout);
+    flags_text(stdout, compute_help);
     flags_text(
         stdout,
         "\nExit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n");
@@ -217,12 +219,24 @@ static int generate(generation *g, const char *dir) {
     return status != EXIT_DONE ? status : ended;
 }
 
+/* The options of the run that these make. 0, or -1 and one line in the message. */
+static int settle(run_options *run, const generate_options *o, int argc, char *const *argv,
+                  const flag_message *m) {
+    *run = (run_options){.seed = o->seed,
+                         .compute = o->compute,
+                         .device = o->device,
+                         .compute_seed = 1,
+                         .policy = o->policy};
+    return run_options_check(run, 1, &set, argc, argv, m);
+}
+
 int generate_main(int argc, char *const *argv) {
     char text[MESSAGE_BYTES];
     const flag_message message = {text, sizeof text};
-    generate_options o = {.sampling = LM_SAMPLING_DEFAULTS, .seed = 1};
+    generate_options o = {.sampling = LM_SAMPLING_DEFAULTS, .seed = 1, .device = CARD_BY_RANK};
     const char **words = calloc((size_t)argc + 1, sizeof *words);
     int count = 0, status = EXIT_BAD_INPUT;
+    run_options run = {0};
     report_command("generate");
     if (words == NULL)
         return report_error(EXIT_FAILED, "out of memory");
@@ -234,14 +248,13 @@ int generate_main(int argc, char *const *argv) {
     } else if (count != 1) {
         (void)report_error(EXIT_BAD_INPUT,
                            "give one directory, which uvcc train --checkpoint has made");
+    } else if (settle(&run, &o, argc, argv, &message) != 0) {
+        (void)report_error(EXIT_BAD_INPUT, "%s", text);
     } else if (sodium_init() < 0) {
         status = report_error(EXIT_FAILED, "libsodium cannot start");
     } else {
         interrupt_catch();
-        generation g = {
-            .o = &o,
-            .job_options.run = {
-                .seed = o.seed, .compute = o.compute, .compute_seed = 1, .policy = o.policy}};
+        generation g = {.o = &o, .job_options.run = run};
         status = generate(&g, words[0]);
     }
     free(words);

@@ -7,6 +7,7 @@
 #include <uvcc/transformer.h>
 #include <uvcc/uvcc.h>
 
+#include "../compute.h"
 #include "../flags_json.h"
 #include "../runflags.h"
 
@@ -124,6 +125,7 @@ void lm_options_print_help(FILE *to) {
                "\n"
                "Options (defaults in parentheses):\n");
     flags_print(&set, to);
+    flags_text(to, compute_help);
     flags_text(
         to,
         "\n"
@@ -275,7 +277,8 @@ int lm_options_parse(lm_options *out, int argc, char *const *argv, char *message
     if (out->run.help)
         return 0;
     if (flags_refuse_idle(&set, argc, argv, idle, sizeof idle / sizeof idle[0], &m) != 0 ||
-        run_options_check(&out->run, &set, argc, argv, &m) != 0)
+        run_options_check(&out->run, out->replicas * out->stages * out->tensor, &set, argc, argv,
+                          &m) != 0)
         return -1;
     settle_clip(out);
     return check(&m, out);

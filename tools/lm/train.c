@@ -421,6 +421,32 @@ static int run(lm_run *r, report_json *json) {
     return status;
 }
 
+static int end(lm_run *r) {
+    const int status = host_end(&r->job.host);
+    lm_model_free(&r->model);
+    lm_text_free(&r->text);
+    free(r->job.app);
+    free(r->input);
+    free(r->loss);
+    return status;
+}
+
+int lm_train_quietly(const lm_options *o, lm_train_outcome *out) {
+    lm_run r = {.o = o};
+    int status = begin(&r);
+    if (status == EXIT_DONE)
+        status = train(&r);
+    if (status == EXIT_DONE)
+        status = reveal(&r);
+    if (status == EXIT_DONE)
+        status = host_close(&r.job.host);
+    memcpy(out->weights_sha256, r.weights_sha256, sizeof out->weights_sha256);
+    for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++)
+        status = host_root(&r.job.host, p, out->global_root[p]);
+    const int ended = end(&r);
+    return status != EXIT_DONE ? status : ended;
+}
+
 int lm_train_main(int argc, char *const *argv) {
     char message[MESSAGE_BYTES];
     lm_options o;
@@ -446,12 +472,7 @@ int lm_train_main(int argc, char *const *argv) {
     if (json == NULL)
         return EXIT_BAD_INPUT;
     lm_run r = {.o = &o};
-    int status = run(&r, json), ended = host_end(&r.job.host);
+    const int status = run(&r, json), ended = end(&r);
     report_json_close(json);
-    lm_model_free(&r.model);
-    lm_text_free(&r.text);
-    free(r.job.app);
-    free(r.input);
-    free(r.loss);
     return status != EXIT_DONE ? status : ended;
 }

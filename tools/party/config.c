@@ -8,16 +8,20 @@
 #include <string.h>
 #include <uvcc/tls.h>
 
+#include "../compute.h"
 #include "../flags_json.h"
 
 #define WORKERS_MAX 4096u
+#define DEVICE_MAX  65535u
 #define AT(member)  offsetof(party_config, member)
 
 static const char *const suites[] = {"all", "chacha20-poly1305", "aes-256-gcm", NULL};
 static const char *const backends[] = {"auto", "epoll", "io_uring", NULL};
 static const char *const keeping[] = {"use", "leave", NULL};
+static const char *const computes[] = {"inline", "threads", "gpu", NULL};
 static const char *const libraries[] = {"auto", "openssl", "mbedtls", NULL};
 _Static_assert(UVCC_TLS_AUTO == 0 && UVCC_TLS_OPENSSL == 1 && UVCC_TLS_MBEDTLS == 2, "libraries[]");
+_Static_assert(CONFIG_INLINE == 0 && CONFIG_THREADS == 1 && CONFIG_GPU == 2, "computes[]");
 _Static_assert(UVCC_NET_AUTO == 0 && UVCC_NET_EPOLL == 1 && UVCC_NET_URING == 2, "backends[]");
 
 static const flag members[] = {
@@ -28,7 +32,7 @@ static const flag members[] = {
     {"policy", "a file", FLAG_TEXT, AT(policy), 0, 0, NULL, NULL},
     {"store", "a directory", FLAG_TEXT, AT(store), 0, 0, NULL, NULL},
     {"audit", "a directory", FLAG_TEXT, AT(audit), 0, 0, NULL, NULL},
-    {"device", "cpu", FLAG_TEXT, AT(device), 0, 0, NULL, NULL},
+    {"compute", "inline, threads, gpu", FLAG_CHOICE, AT(compute), 0, 0, computes, NULL},
     {"threads", NULL, FLAG_COUNT, AT(threads), 0, 1024, NULL, NULL},
     {"linger_s", NULL, FLAG_COUNT, AT(linger_s), 1, 86400, NULL, NULL},
     {"silence_s", NULL, FLAG_COUNT, AT(silence_s), 0, 86400, NULL, NULL},
@@ -39,7 +43,7 @@ static const flag members[] = {
     {"triples", "use, leave", FLAG_CHOICE, AT(triples), 0, 0, keeping, NULL},
 };
 static const char *const other_members[] = {"job",    "parties", "tls",     "faults", "data",
-                                            "output", "log",     "clients", NULL};
+                                            "output", "log",     "clients", "device", NULL};
 
 static const flag job_members[] = {
     {"name", "a name", FLAG_TEXT, AT(name), 0, 0, NULL, NULL},
@@ -214,12 +218,36 @@ static int read_job(party_config *c, const flag_message *m) {
     return 0;
 }
 
+/* "cpu": no card, whatever the environment says; else the number of a CUDA device. */
+static bool cpu_is_said(const party_config *c) {
+    const char *text = json_string_value(json_object_get(c->root, "device"));
+    return text != NULL && strcmp(text, "cpu") == 0;
+}
+
+static int read_device(party_config *c, const flag_message *m) {
+    const json_t *v = json_object_get(c->root, "device");
+    const json_int_t n = json_is_integer(v) ? json_integer_value(v) : -1;
+    if (v == NULL || json_is_null(v) || cpu_is_said(c))
+        return cpu_is_said(c) && c->compute == CONFIG_GPU
+                   ? flag_fail(m, "device: \"cpu\" and compute: \"gpu\" do not go together; give "
+                                  "the number of a CUDA device, or take one of the two away")
+                   : 0;
+    if (n < 0 || n > DEVICE_MAX)
+        return flag_fail(m,
+                         "device: give \"cpu\", or a whole number from 0 to %u, the number of a "
+                         "CUDA device",
+                         DEVICE_MAX);
+    c->device = (uint32_t)n;
+    return 0;
+}
+
 static int read_members(party_config *c, const flag_message *m) {
     json_t *faults = json_object_get(c->root, "faults");
     if (flags_take_json(MEMBERS(members), NULL, other_members, c, c->root, "", m) != 0 ||
         flags_take_json(MEMBERS(fault_members), NULL, NULL, c, faults, "faults", m) != 0 ||
         read_object(c, "data", &c->data, m) != 0 || read_object(c, "output", &c->output, m) != 0 ||
-        read_object(c, "log", &c->log, m) != 0 || read_object(c, "clients", &c->clients, m) != 0)
+        read_object(c, "log", &c->log, m) != 0 || read_object(c, "clients", &c->clients, m) != 0 ||
+        read_device(c, m) != 0)
         return -1;
     return read_job(c, m);
 }
@@ -327,6 +355,20 @@ static int find_worker(party_config *c, int64_t worker, config_getenv *env, cons
     return 0;
 }
 
+/* UVCC_FSS_BACKEND counts where the file does not say where jobs run. */
+static int env_compute(party_config *c, config_getenv *env, const flag_message *m) {
+    compute_wish wish = COMPUTE_CPU;
+    const bool said = json_object_get(c->root, "compute") != NULL || cpu_is_said(c);
+    if (!said && compute_read_wish(env, &wish, m) != 0)
+        return -1;
+    if (wish != COMPUTE_CPU)
+        c->compute = wish == COMPUTE_GPU ? CONFIG_GPU : CONFIG_AUTO;
+    return compute_read_device(env, &c->device, m) != 0 ||
+                   compute_read_bytes(env, &c->device_bytes, m) != 0
+               ? -1
+               : 0;
+}
+
 static int take_environment(party_config *c, int64_t worker, config_getenv *env,
                             const flag_message *m) {
     if (env_number(env, "UVCC_PARTY_ID", 0, UVCC_PARTIES - 1, &c->party, m) < 0)
@@ -336,8 +378,7 @@ static int take_environment(party_config *c, int64_t worker, config_getenv *env,
                             "environment");
     if (env_topology(c, env, m) != 0 || find_worker(c, worker, env, m) != 0)
         return -1;
-    c->gpu = c->local_rank;
-    return env_number(env, "UVCC_GPU_ID", 0, 65535, &c->gpu, m) < 0 ? -1 : 0;
+    return env_compute(c, env, m);
 }
 
 /* ---- as a whole ---- */
@@ -371,8 +412,6 @@ static int check(const party_config *c, const flag_message *m) {
     if (c->store == NULL)
         return flag_fail(m, "store is missing; name a directory for this party's checkpoints and "
                             "runs");
-    if (c->device != NULL && strcmp(c->device, "cpu") != 0)
-        return flag_fail(m, "device: \"%.40s\" is not there; give \"cpu\"", c->device);
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
         if (c->tls.given && c->tls.certificate == NULL && p != c->party &&
             c->tls.pair_key[p] == NULL)
@@ -399,6 +438,8 @@ static int begin(party_config *c, json_t *root, const char *file, const flag_mes
                         .microbatches = 1,
                         .checkpoint_every = 8,
                         .base_port = 7100,
+                        .compute = CONFIG_THREADS,
+                        .device = CARD_BY_RANK,
                         .linger_s = 60,
                         .faults.reset_seed = 1};
     c->file = strdup(file);
@@ -430,6 +471,18 @@ int config_load(party_config *c, const char *path, const flag_message *m) {
     json_t *root = flags_json_load(path, m);
     *c = (party_config){0};
     return root != NULL ? begin(c, root, path, m) : -1;
+}
+
+/* The file may say a device beside UVCC_FSS_BACKEND=auto; who gives one by an option wants it. */
+int config_options(party_config *c, uint32_t compute, uint32_t device, const flag_message *m) {
+    if (compute != CONFIG_AUTO)
+        c->compute = compute;
+    if (device == CARD_BY_RANK)
+        return 0;
+    c->device = device;
+    return c->compute == CONFIG_GPU || c->compute == CONFIG_AUTO
+               ? 0
+               : flag_fail(m, "--device does nothing without --compute gpu; leave it out");
 }
 
 void config_free(party_config *c) {

@@ -9,6 +9,7 @@
 #include <uvcc/net.h>
 #include <uvcc/types.h>
 
+#include "../card.h"
 #include "../flags.h"
 
 #define PARTY_PATH_BYTES 4096u
@@ -29,6 +30,15 @@ typedef struct party_tls_config {
     const char *name[UVCC_PARTIES], *pair_key[UVCC_PARTIES];
 } party_tls_config;
 
+/* Where jobs run. AUTO comes of the environment alone: a CUDA device if there is one that can be
+ * used, else threads. */
+typedef enum config_compute {
+    CONFIG_INLINE,
+    CONFIG_THREADS,
+    CONFIG_GPU,
+    CONFIG_AUTO
+} config_compute;
+
 /* Texts are the JSON text's, paths as they stand there: config_path(). */
 typedef struct party_config {
     json_t *root; /* owns all texts; "job" is as the environment left it */
@@ -40,7 +50,7 @@ typedef struct party_config {
     /* this party */
     uint32_t party;
     const char *address[UVCC_PARTIES], *key[UVCC_PARTIES]; /* key: as written */
-    const char *listen, *identity, *policy, *store, *audit, *device;
+    const char *listen, *identity, *policy, *store, *audit;
     uint32_t base_port, threads, linger_s, silence_s, suites, backend;
     party_tls_config tls;
     party_faults faults;
@@ -52,7 +62,9 @@ typedef struct party_config {
     bool all_workers;
     char from_environment[64]; /* of the topology: "UVCC_R=2 UVCC_T=2"; "": nothing */
     uint32_t local_rank;       /* without all_workers */
-    uint32_t gpu;              /* what UVCC_GPU_ID says, else the local rank */
+    uint32_t compute;          /* config_compute */
+    uint32_t device;           /* a CUDA device's number; CARD_BY_RANK: not given */
+    uint64_t device_bytes;     /* that a worker may take of it; 0: no limit */
     uint8_t sid_job[32];       /* of job.name */
     uint8_t job_hash[32];      /* of all of "job" */
 } party_config;
@@ -76,6 +88,10 @@ int config_parties(party_config *c, const flag_message *m);
 /* What the parties of a job of this name call it. */
 void config_sid(const char *name, uint8_t out[32]);
 
+/* What options say, which beats both: `compute` CONFIG_AUTO and `device` CARD_BY_RANK if they are
+ * not given. 0, or -1 and one line in the message; a device alone is an error where no card is
+ * used. */
+int config_options(party_config *c, uint32_t compute, uint32_t device, const flag_message *m);
 /* Workers of a party in the job, and in this process. */
 uint32_t config_workers(const party_config *c);
 uint32_t config_local_workers(const party_config *c);

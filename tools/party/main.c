@@ -14,9 +14,13 @@ typedef struct party_options {
     const char *config, *json, *trace; /* NULL: not given */
     uint32_t worker;                   /* NO_WORKER: not given */
     uint32_t die_after;                /* 0: not given */
+    party_asked asked;
     bool check, progress, help;
 } party_options;
 #define NO_WORKER UINT32_MAX
+
+static const char *const computes[] = {"inline", "threads", "gpu", NULL};
+_Static_assert(CONFIG_INLINE == 0 && CONFIG_THREADS == 1 && CONFIG_GPU == 2, "computes[]");
 
 #define AT(member) offsetof(party_options, member)
 static const flag options[] = {
@@ -24,6 +28,12 @@ static const flag options[] = {
      "the job and this party's part in it, as JSON (docs/party.md). Required"},
     {"worker", "N", FLAG_COUNT, AT(worker), 0, 65535, NULL,
      "run this worker alone, by its local rank; else the environment says which, or all run here"},
+    {"compute", "inline|threads|gpu", FLAG_CHOICE, AT(asked.compute), 0, 0, computes,
+     "where jobs run: in this process's one thread, on threads beside it, or on a CUDA device "
+     "(\"compute\" of the file, else UVCC_FSS_BACKEND, else threads)"},
+    {"device", "N", FLAG_COUNT, AT(asked.device), 0, 65535, NULL,
+     "number of the CUDA device (UVCC_GPU_ID, else \"device\" of the file, else the worker's local "
+     "rank modulo the number of devices)"},
     {"check", NULL, FLAG_SWITCH, AT(check), 0, 0, NULL,
      "look at the file, the keys and the data only, and say what would be done"},
     {"json", "FILE|-", FLAG_TEXT, AT(json), 0, 0, NULL,
@@ -55,20 +65,39 @@ static void print_help(void) {
         "\n"
         "Options (defaults in parentheses):\n");
     flags_print(&set, stdout);
-    flags_text(stdout,
-               "\n"
-               "Environment, which beats the file: UVCC_PARTY_ID, UVCC_R, UVCC_S, UVCC_T,\n"
-               "UVCC_LOCAL_RANK or UVCC_REPLICA_ID, UVCC_STAGE_ID and UVCC_TP_RANK, UVCC_GPU_ID;\n"
-               "without them SLURM_PROCID, OMPI_COMM_WORLD_RANK or RANK is the local rank.\n"
-               "\n"
-               "Exit status: 0 done, 1 the job failed, 2 wrong options, configuration or files, 75 "
-               "start it again (a peer began anew), 130 interrupted, what was done is kept.\n");
+    flags_text(
+        stdout,
+        "\n"
+        "Environment, which beats the file: UVCC_PARTY_ID, UVCC_R, UVCC_S, UVCC_T,\n"
+        "UVCC_LOCAL_RANK or UVCC_REPLICA_ID, UVCC_STAGE_ID and UVCC_TP_RANK, UVCC_GPU_ID;\n"
+        "without them SLURM_PROCID, OMPI_COMM_WORLD_RANK or RANK is the local rank.\n"
+        "UVCC_FSS_BACKEND=cpu|gpu|auto says where jobs run if neither the file nor --compute "
+        "does (auto: on a CUDA device if there is one); UVCC_GPU_BYTES=40GiB is the most that "
+        "a worker takes of it.\n"
+        "\n"
+        "Exit status: 0 done, 1 the job failed, 2 wrong options, configuration or files, 75 "
+        "start it again (a peer began anew), 130 interrupted, what was done is kept.\n");
 }
 
 /* ---- --check ---- */
 
 static const char *or_none(const char *text) {
     return text != NULL ? text : "none";
+}
+
+static void say_compute(const party_config *c) {
+    char bytes[64] = "";
+    if (c->device_bytes != 0)
+        (void)snprintf(bytes, sizeof bytes, ", at most %.1f MB", (double)c->device_bytes * 1e-6);
+    if (c->compute == CONFIG_GPU && c->device != CARD_BY_RANK)
+        (void)printf("compute          gpu, device %u%s\n", c->device, bytes);
+    else if (c->compute == CONFIG_GPU)
+        (void)printf("compute          gpu, by local rank%s\n", bytes);
+    else if (c->compute == CONFIG_THREADS)
+        (void)printf("compute          threads, %u for each worker\n",
+                     c->threads != 0 ? c->threads : 2);
+    else
+        (void)printf("compute          inline\n");
 }
 
 int party_describe(const party *p) {
@@ -92,6 +121,7 @@ int party_describe(const party *p) {
             (void)printf("party %u          %s%s\n", q, address,
                          q < c->party || config_datagram(c) ? "" : ", it calls here");
     clients_describe(p->clients);
+    say_compute(c);
     (void)printf("store            %s\n", p->store_dir);
     (void)printf("audit            %s\n", c->audit != NULL ? p->audit_dir : "none");
     (void)printf("policy           %s\n", or_none(c->policy));
@@ -179,7 +209,8 @@ static int run_party(const party_options *o) {
     p->progress = o->progress;
     p->check_only = o->check;
     p->figures.trace_path = o->trace;
-    int status = party_open(p, o->config, o->worker == NO_WORKER ? -1 : (int64_t)o->worker);
+    int status =
+        party_open(p, o->config, o->worker == NO_WORKER ? -1 : (int64_t)o->worker, &o->asked);
     if (o->die_after != 0)
         p->c.faults.die_after = o->die_after;
     if (status == EXIT_DONE && o->check) {
@@ -204,7 +235,7 @@ static int run_party(const party_options *o) {
 int party_main(int argc, char *const *argv) {
     char text[512];
     const flag_message m = {text, sizeof text};
-    party_options o = {.worker = NO_WORKER};
+    party_options o = {.worker = NO_WORKER, .asked = {CONFIG_AUTO, CARD_BY_RANK}};
     if (flags_parse(&set, &o, argc, argv, NULL, NULL, &m) != 0)
         return report_error(EXIT_BAD_INPUT, "%s", text);
     if (o.help) {

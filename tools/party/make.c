@@ -126,7 +126,7 @@ static void say_end(const party *p, int status) {
 }
 
 static int run(party *p, const make_options *o) {
-    int status = party_open(p, o->config, o->worker);
+    int status = party_open(p, o->config, o->worker, NULL);
     if (status == EXIT_DONE)
         status = begin(p, o);
     if (status == EXIT_DONE)

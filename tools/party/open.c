@@ -287,15 +287,40 @@ static void leave_no_core(void) {
     (void)setrlimit(RLIMIT_CORE, &r);
 }
 
-int party_open(party *p, const char *path, int64_t rank) {
+/* Collectives of a party's workers read and write their operands on the CPU, which does not reach a
+ * device's memory. */
+static int settle_compute(party *p) {
+    party_config *c = &p->c;
+    const char *why = NULL;
+    const bool alone = config_workers(c) == 1;
+    if (c->compute == CONFIG_AUTO)
+        c->compute = alone && card_count(NULL) != 0 ? CONFIG_GPU : CONFIG_THREADS;
+    if (c->compute != CONFIG_GPU)
+        return EXIT_DONE;
+    if (!alone)
+        return report_error(EXIT_BAD_INPUT,
+                            "%s: compute: \"gpu\" is for one worker of each party, since the CPU "
+                            "adds up what several have, and job has %u; give \"threads\"",
+                            c->file, config_workers(c));
+    if (card_count(&why) == 0)
+        return report_error(
+            EXIT_BAD_INPUT,
+            "%s: compute: \"gpu\": %s; give \"inline\" or \"threads\" to do without", c->file, why);
+    return EXIT_DONE;
+}
+
+int party_open(party *p, const char *path, int64_t rank, const party_asked *asked) {
     char text[MESSAGE_BYTES];
     p->names = -1;
     leave_no_core();
     const flag_message m = {text, sizeof text};
-    if (config_read(&p->c, path, rank, getenv, &m) != 0)
+    if (config_read(&p->c, path, rank, getenv, &m) != 0 ||
+        (asked != NULL && config_options(&p->c, asked->compute, asked->device, &m) != 0))
         return report_error(EXIT_BAD_INPUT, "%s", text);
     report_subject(p->c.file); /* of what stands in it */
-    int status = agree_make(&p->agree, &p->c) == 0
+    int status = settle_compute(p);
+    if (status == EXIT_DONE)
+        status = agree_make(&p->agree, &p->c) == 0
                      ? keys_identity(&p->c, p->sign_seed, p->public_key[p->c.party])
                      : report_error(EXIT_FAILED, "out of memory");
     if (status == EXIT_DONE)

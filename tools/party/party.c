@@ -155,13 +155,20 @@ static int open_audit(party *p, uint32_t run) {
 static int open_cpu(party *p, worker *w) {
     uvcc_cpu_config c = {.size = sizeof c,
                          .alloc = uvcc_host_allocator(),
-                         .mode = UVCC_CPU_THREADS,
-                         .threads = p->c.threads,
+                         .mode = p->c.compute == CONFIG_INLINE ? UVCC_CPU_INLINE : UVCC_CPU_THREADS,
+                         .threads = p->c.compute == CONFIG_INLINE ? 0 : p->c.threads,
                          .wake = uvcc_net_wake,
                          .wake_user = p->net};
+    const card_config at = {.device = p->c.device, .rank = w->rank, .bytes = p->c.device_bytes};
+    char why[CARD_TEXT_BYTES];
     figures_hook(w, NULL, &c);
-    const int rc = uvcc_cpu_new(&w->cpu, &c);
-    return rc == 0 ? EXIT_DONE : report_error(EXIT_FAILED, "the threads: %s", uvcc_error_text(rc));
+    int rc = p->c.compute == CONFIG_GPU ? card_open(&w->card, &at, &c, why) : 0;
+    if (rc != 0)
+        return report_error(rc == UVCC_ERR_CONFIG ? EXIT_BAD_INPUT : EXIT_FAILED,
+                            "compute: \"gpu\": %s; give \"inline\" or \"threads\" to do without",
+                            why);
+    rc = uvcc_cpu_new(&w->cpu, &c);
+    return rc == 0 ? EXIT_DONE : report_error(EXIT_FAILED, "the executor: %s", uvcc_error_text(rc));
 }
 
 /* Processes that have agreed on a run cannot take another. */

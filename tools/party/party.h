@@ -40,6 +40,7 @@ typedef struct worker {
     uvcc_config cfg;       /* of the session: secrets are in it */
     uvcc_session *session; /* NULL: between runs */
     uvcc_cpu *cpu;
+    card *card; /* whose executor that is; NULL: the CPU's own */
     bool in_net, ready, aborted, closed;
     bool unset; /* the first values are to be set */
     bool bye[UVCC_PARTIES];
@@ -135,8 +136,12 @@ int party_main(int argc, char *const *argv);
 
 /* ---- open.c: what a process has before its first run ---- */
 
-/* Keys, files, the kind of work, programs. An exit status after reporting. */
-int party_open(party *p, const char *path, int64_t rank);
+/* Keys, files, the kind of work, programs. `asked` is what options say of where jobs run, as
+ * config_options() takes it; NULL: nothing. An exit status after reporting. */
+typedef struct party_asked {
+    uint32_t compute, device;
+} party_asked;
+int party_open(party *p, const char *path, int64_t rank, const party_asked *asked);
 /* The list of names, the store; then TLS, net, listeners. */
 int party_open_store(party *p);
 int party_connect(party *p);

@@ -107,6 +107,14 @@ static void on_aborted(worker *w, const uvcc_event *e, uint64_t now) {
     if (e->reason == UVCC_ABORT_JOB && party_plane_failed(p))
         return;
     const char *why = e->reason == UVCC_ABORT_JOB ? plane_why(p->plane, NULL) : NULL;
+    char room[CARD_TEXT_BYTES];
+    if (why == NULL && card_refused(w->card) != 0 &&
+        (e->reason == UVCC_ABORT_JOB || e->reason == UVCC_ABORT_MEMORY)) {
+        card_memory_line(w->card, room);
+        why = room;
+    } else if (why == NULL && e->reason == UVCC_ABORT_JOB && *card_trouble(w->card) != '\0') {
+        why = card_trouble(w->card);
+    }
     party_fail(p, report_error(EXIT_FAILED, "%s stopped: %s%s%s%s%s", place,
                                uvcc_abort_text(e->reason), e->text != NULL ? ": " : "",
                                e->text != NULL ? e->text : "", why != NULL ? ": " : "",
@@ -233,7 +241,7 @@ static void configure(const worker *w, uvcc_config *cfg) {
     const party_config *c = &p->c;
     static const uint8_t suites[] = {UVCC_SUITES_ALL, UVCC_SUITE_CHACHA20_POLY1305,
                                      UVCC_SUITE_AES256_GCM};
-    cfg->alloc = uvcc_host_allocator();
+    cfg->alloc = w->card != NULL ? card_allocator(w->card) : uvcc_host_allocator();
     cfg->random = uvcc_host_random();
     cfg->log = (uvcc_logger){write_log, &p->worker[w - p->worker]};
     cfg->identity.party = (uint8_t)c->party;
@@ -287,7 +295,14 @@ void worker_reset(worker *w) {
     w->party->resets++;
 }
 
+/* What a card has no room for it will not have later. */
 static int begin_failed(worker *w, const char *what, int rc, const char *why) {
+    char room[CARD_TEXT_BYTES];
+    if (rc == UVCC_ERR_NOMEM && card_refused(w->card) != 0) {
+        card_memory_line(w->card, room);
+        party_fail(w->party, report_error(EXIT_FAILED, "%s: %s", what, room));
+        return UVCC_ERR_JOB;
+    }
     if (rc == UVCC_ERR_IO || rc == UVCC_ERR_NOMEM)
         party_trouble(w->party, "%s: %s; trying again", what, why);
     else
@@ -344,12 +359,22 @@ int worker_start(worker *w, const plane_offer *offer) {
                                   *p->log_line != '\0' ? p->log_line : uvcc_error_text(rc));
 }
 
+/* The card's memory is the session's until that is gone. */
+static void end_executor(worker *w) {
+    uvcc_cpu_free(w->cpu);
+    w->cpu = NULL;
+    card_close(w->card);
+    w->card = NULL;
+}
+
 /* The net asks the executor no more before that ends its jobs, and their memory is the session's.
  */
 void worker_end(worker *w) {
     party *p = w->party;
-    if (w->session == NULL)
+    if (w->session == NULL) {
+        end_executor(w);
         return;
+    }
     if (p->audit != NULL) {
         const bundle_place at = {.party = (uint8_t)p->c.party,
                                  .r = w->place.replica,
@@ -365,6 +390,7 @@ void worker_end(worker *w) {
     w->cpu = NULL;
     uvcc_session_free(w->session);
     w->session = NULL;
+    end_executor(w);
 }
 
 /* Rounds are those of one worker: the others' run beside them. */

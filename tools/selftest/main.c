@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - see selftest.h. First the golden vectors as they stand, then rounds with other operands,
- * keys and places, which a seed makes: what the portable kernels give is what must come out. The
- * first result that differs is shown with its task, role, element and both values. */
+ * keys and places, which a seed makes, then a training step: what the portable kernels give is what
+ * must come out (backend.c). */
 #include <errno.h>
 #include <inttypes.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -12,28 +13,34 @@
 #include "../flags.h"
 #include "../interrupt.h"
 #include "../report.h"
+#include "../runflags.h"
+#include "backend.h"
 #include "selftest.h"
-#include "vectors.h"
 
 #define MESSAGE_BYTES 512u
 
 typedef struct selftest_options {
-    const char *backend, *vectors; /* NULL: not given */
+    const char *backend, *vectors, *json; /* NULL: not given */
     uint64_t seed;
-    uint32_t rounds;
+    uint32_t rounds, device;
     bool progress, help;
 } selftest_options;
 
 #define AT(member) offsetof(selftest_options, member)
 static const flag flags[] = {
-    {"backend", "NAME", FLAG_TEXT, AT(backend), 0, 0, NULL,
-     "whose kernels run (all that this CPU has)"},
+    {"backend", "NAME", FLAG_TEXT, AT(backend), 0, 0, NULL, "whose kernels run (cpu)"},
+    {"device", "N", FLAG_COUNT, AT(device), 0, 65535, NULL,
+     "of gpu: number of the CUDA device (UVCC_GPU_ID, or 0)"},
     {"rounds", "N", FLAG_COUNT, AT(rounds), 0, 1000000, NULL,
-     "how often all tasks run on random operands (3)"},
+     "how often all tasks run on random operands; 0: golden vectors only (3)"},
     {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL,
-     "of the first round; the next has N + 1 and so on (1)"},
+     "of the first round and the training; the next round has N + 1 and so on (a new one each "
+     "time, "
+     "which is shown)"},
     {"vectors", "DIR", FLAG_TEXT, AT(vectors), 0, 0, NULL,
      "the golden vectors (those that came with this program)"},
+    {"json", "FILE|-", FLAG_TEXT, AT(json), 0, 0, NULL,
+     "write the results as JSON; with -, alone on standard output"},
     {"progress", NULL, FLAG_SWITCH, AT(progress), 0, 0, NULL,
      "show progress even where standard error is no terminal"},
     {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
@@ -41,18 +48,22 @@ static const flag flags[] = {
 static const flag_set set = {"selftest", flags, sizeof flags / sizeof flags[0], AT(help)};
 
 static void print_help(void) {
-    flags_text(stdout,
-               "Usage: uvcc selftest [OPTION...]\n"
-               "\n"
-               "Runs every compute task on the golden vectors, and on random operands beside the\n"
-               "portable kernels. All results must be the same bytes.\n"
-               "\n"
-               "Back ends:\n");
+    flags_text(
+        stdout,
+        "Usage: uvcc selftest [OPTION...]\n"
+        "\n"
+        "Runs every compute task on the golden vectors, and on random operands beside the\n"
+        "portable kernels; then a training step of a small transformer. All results must be\n"
+        "the same bytes.\n"
+        "\n"
+        "Back ends:\n");
 #define UVCC_BACKEND(name, number, text, what)                                                     \
     (void)printf("  %-10s %s%s\n", text, what,                                                     \
                  uvcc_cpu_backend_is_here(number) ? "" : " (this CPU has it not)");
 #include <uvcc/backends.def>
 #undef UVCC_BACKEND
+    (void)printf("  %-10s %s\n  %-10s %s\n", "cpu", "all of these that this CPU has", "gpu",
+                 "a CUDA device");
     flags_text(stdout, "\nOptions (defaults in parentheses):\n");
     flags_print(&set, stdout);
     flags_text(stdout,
@@ -71,148 +82,79 @@ static int no_backend(const char *name, bool known) {
                                   uvcc_cpu_backend_name(b));
     return known ? report_error(EXIT_BAD_INPUT,
                                 "this CPU has not what back end %s needs; it has %s", name, list)
-                 : report_error(EXIT_BAD_INPUT, "there is no back end '%s'; there are %s", name,
-                                list);
+                 : report_error(EXIT_BAD_INPUT, "there is no back end '%s'; there are %s, cpu, gpu",
+                                name, list);
 }
 
 /* 0 and which to run, as bits, or an exit status. */
 static int choose(const char *name, uint32_t *out) {
+    const bool all = name == NULL || strcmp(name, "cpu") == 0;
     *out = 0;
-    for (uint32_t b = 0; b < UVCC_BACKEND_END; b++) {
-        const bool here = uvcc_cpu_backend_is_here(b);
-        if (name == NULL && here)
+    for (uint32_t b = 0; b < SELFTEST_BACKENDS; b++) {
+        const bool here = b == SELFTEST_GPU || uvcc_cpu_backend_is_here(b);
+        if (all && here && b != SELFTEST_GPU)
             *out |= 1u << b;
-        if (name == NULL || strcmp(name, uvcc_cpu_backend_name(b)) != 0)
+        if (all || strcmp(name, selftest_name(b)) != 0)
             continue;
         *out = 1u << b;
         return here ? 0 : no_backend(name, true);
     }
-    return name == NULL ? 0 : no_backend(name, false);
-}
-
-/* ---- one back end ---- */
-
-static int show(const vector_file *f, uint32_t backend, const vector_mismatch *x, uint64_t seed) {
-    char values[128] = "its digest is not that of the golden vector", round[64] = "";
-    if (x->bytes != 0)
-        (void)snprintf(values, sizeof values, "%s %zu: expected 0x%0*" PRIx64 ", got 0x%0*" PRIx64,
-                       x->bytes == 8 ? "word" : "byte", x->element, (int)(2 * x->bytes),
-                       x->expected, (int)(2 * x->bytes), x->got);
-    if (seed != 0)
-        (void)snprintf(round, sizeof round, ", seed %" PRIu64, seed);
-    return report_error(EXIT_FAILED, "%s: %s: '%s': task %s%s%s, unit %u, %s, %s%s",
-                        uvcc_cpu_backend_name(backend), f->path, x->name, x->task,
-                        *x->role == '\0' ? "" : " at ", x->role, x->unit, x->operand, values,
-                        round);
-}
-
-/* The golden vector of a long result is a digest. The portable kernels have the result, if they are
- * right. */
-static void find_element(const vector_file *f, const vector_run *r, vector_mismatch *x) {
-    vector_message m;
-    vector_mismatch other;
-    vector_run *p = NULL;
-    if (x->bytes != 0 || vector_run_new(&p, f, UVCC_BACKEND_PORTABLE, 0, &m) != 0)
-        return;
-    if (vector_run_check(p, &other, &m) == 0 && vector_run_compare(r, p, &other, &m) == 1)
-        *x = other;
-    vector_run_free(p);
-}
-
-/* Golden vectors; 0 or an exit status. */
-static int check_file(const vector_file *f, uint32_t backend, uint64_t *results) {
-    vector_message m;
-    vector_mismatch x;
-    vector_run *r = NULL;
-    if (vector_run_new(&r, f, backend, 0, &m) != 0)
-        return report_error(EXIT_FAILED, "%s: %s", uvcc_cpu_backend_name(backend), m.text);
-    const int found = vector_run_check(r, &x, &m);
-    int status = EXIT_DONE;
-    if (found < 0)
-        status = report_error(EXIT_FAILED, "%s", m.text);
-    if (found > 0) {
-        find_element(f, r, &x);
-        status = show(f, backend, &x, 0);
-    }
-    *results += vector_run_results(r);
-    vector_run_free(r);
-    return status;
-}
-
-/* Random operands. */
-static int check_round(const vector_file *f, uint32_t backend, uint64_t seed) {
-    vector_message m;
-    vector_mismatch x;
-    vector_run *r = NULL, *p = NULL;
-    const uint64_t reseed = seed != 0 ? seed : UINT64_MAX; /* 0 would be the golden vectors */
-    if (vector_run_new(&p, f, UVCC_BACKEND_PORTABLE, reseed, &m) != 0)
-        return report_error(EXIT_FAILED, "portable: %s", m.text);
-    int status = EXIT_DONE;
-    if (vector_run_new(&r, f, backend, reseed, &m) != 0)
-        status = report_error(EXIT_FAILED, "%s: %s", uvcc_cpu_backend_name(backend), m.text);
-    const int found = r == NULL ? 0 : vector_run_compare(r, p, &x, &m);
-    if (found < 0)
-        status = report_error(EXIT_FAILED, "%s", m.text);
-    if (found > 0)
-        status = show(f, backend, &x, reseed);
-    vector_run_free(r);
-    vector_run_free(p);
-    return status;
-}
-
-static int check_backend(const vector_set *v, const selftest_options *o, uint32_t backend) {
-    uint64_t results = 0;
-    int status = EXIT_DONE;
-    for (size_t i = 0; i < v->count && status == EXIT_DONE; i++)
-        status = check_file(&v->files[i], backend, &results);
-    if (status != EXIT_DONE)
-        return status;
-    (void)printf("%s: %" PRIu64 " golden results are right\n", uvcc_cpu_backend_name(backend),
-                 results);
-    report_pace pace;
-    report_pace_start(&pace, o->progress);
-    for (uint32_t k = 0; k < o->rounds && status == EXIT_DONE; k++) {
-        for (size_t i = 0; i < v->count && status == EXIT_DONE; i++)
-            status = check_round(&v->files[i], backend, o->seed + k);
-        if (status == EXIT_DONE && report_pace_due(&pace, k + 1 == o->rounds))
-            report_line(false, "%s: round %u/%u  %s", uvcc_cpu_backend_name(backend), k + 1,
-                        o->rounds, report_pace_left(&pace, k + 1.0, o->rounds));
-    }
-    report_line_clear();
-    if (status == EXIT_DONE && o->rounds != 0)
-        (void)printf("%s: %" PRIu64 " results of random operands are those of the portable kernels "
-                     "(--seed %" PRIu64 " --rounds %u)\n",
-                     uvcc_cpu_backend_name(backend), results * o->rounds, o->seed, o->rounds);
-    return status;
+    return all ? 0 : no_backend(name, false);
 }
 
 /* ---- a process of its own ---- */
 
-/* The case that runs, as the child tells it: whole below PIPE_BUF. */
-typedef struct at_case {
-    char text[400];
-} at_case;
+/* What the child tells: the case that runs, or the end of a back end. Whole below PIPE_BUF. */
+typedef struct told {
+    bool ended;
+    uint32_t backend;
+    char text[400]; /* the case, or an error */
+    selftest_result result;
+} told;
+
+typedef struct outcome {
+    uint32_t done; /* back ends that came to an end */
+    told ends[SELFTEST_BACKENDS];
+    char at[sizeof((told *)NULL)->text]; /* the last case */
+} outcome;
 
 static void tell(void *user, const char *path, const char *name) {
-    at_case at = {{0}};
+    told at = {.ended = false};
     (void)snprintf(at.text, sizeof at.text, "%s: '%s'", path, name);
     if (write(*(const int *)user, &at, sizeof at) != (ssize_t)sizeof at)
         _exit(EXIT_FAILED);
 }
 
-static int check_backends(const vector_set *v, const selftest_options *o, uint32_t backends) {
+static int check_backends(const selftest_job *j, uint32_t backends, int fd) {
     int status = EXIT_DONE;
-    for (uint32_t b = 0; b < UVCC_BACKEND_END && status == EXIT_DONE; b++)
-        if (backends >> b & 1)
-            status = check_backend(v, o, b);
+    selftest_reference reference = {.there = false};
+    for (uint32_t b = 0; b < SELFTEST_BACKENDS && status == EXIT_DONE; b++) {
+        if ((backends >> b & 1) == 0)
+            continue;
+        told end = {.ended = true, .backend = b};
+        status = selftest_backend(j, b, &reference, &end.result);
+        (void)snprintf(end.text, sizeof end.text, "%s", status == EXIT_DONE ? "" : report_last());
+        if (write(fd, &end, sizeof end) != (ssize_t)sizeof end)
+            return EXIT_FAILED;
+    }
     return status;
 }
 
+static void listen_to(int fd, outcome *out) {
+    for (told next; read(fd, &next, sizeof next) == (ssize_t)sizeof next;) {
+        next.text[sizeof next.text - 1] = '\0';
+        if (next.ended && out->done < SELFTEST_BACKENDS)
+            out->ends[out->done++] = next;
+        else
+            memcpy(out->at, next.text, sizeof out->at);
+    }
+}
+
 /* A kernel takes sizes and operands as they come, and a broken one may do anything: what it does to
- * its process is told here. */
-static int check_apart(const vector_set *v, const selftest_options *o, uint32_t backends) {
+ * its process is told here. CUDA begins in it too, for it does not outlive a fork. */
+static int check_apart(const selftest_job *j, uint32_t backends, outcome *out) {
     int fd[2], how = 0;
-    at_case at = {"the first case"};
+    *out = (outcome){.at = "the first case"};
     if (report_output(EXIT_FAILED) != 0)
         return EXIT_FAILED;
     const pid_t pid = pipe(fd) == 0 ? fork() : -1;
@@ -222,44 +164,102 @@ static int check_apart(const vector_set *v, const selftest_options *o, uint32_t 
         interrupt_leave();
         (void)close(fd[0]);
         vector_watch(tell, &fd[1]);
-        const int status = check_backends(v, o, backends);
+        const int status = check_backends(j, backends, fd[1]);
         _exit(report_output(EXIT_FAILED) != 0 ? EXIT_FAILED : status);
     }
     (void)close(fd[1]);
-    for (at_case next; read(fd[0], &next, sizeof next) == (ssize_t)sizeof next;)
-        at = next;
+    listen_to(fd[0], out);
     (void)close(fd[0]);
     while (waitpid(pid, &how, 0) < 0 && errno == EINTR)
         ;
     if (WIFEXITED(how))
         return WEXITSTATUS(how);
     return report_error(EXIT_FAILED,
-                        "%.*s crashes (signal %d): an operand is missing or too short, or a kernel "
+                        "%s crashes (signal %d): an operand is missing or too short, or a kernel "
                         "is broken on this machine",
-                        (int)sizeof at.text - 1, at.text, WTERMSIG(how));
+                        out->at, WTERMSIG(how));
+}
+
+/* ---- results ---- */
+
+static json_t *end_json(const told *end) {
+    const selftest_result *r = &end->result;
+    const bool gpu = end->backend == SELFTEST_GPU;
+    return json_pack("{s:s, s:b, s:I, s:I, s:o, s:o, s:o}", "backend", selftest_name(end->backend),
+                     "right", (int)r->right, "golden_results", (json_int_t)r->golden,
+                     "random_results", (json_int_t)r->random, "device",
+                     gpu ? json_integer(r->device) : json_null(), "weights_sha256",
+                     r->trained ? report_hex(r->weights_sha256, 32) : json_null(), "global_root",
+                     r->trained ? report_hex(r->global_root, 32) : json_null());
+}
+
+/* Of a back end that crashed there is the error alone. */
+static json_t *to_json(const selftest_job *j, const outcome *o, int status) {
+    char seed[24];
+    json_t *list = json_array();
+    const char *error = report_last();
+    int bad = list == NULL;
+    for (uint32_t i = 0; i < o->done; i++) {
+        bad |= json_array_append_new(list, end_json(&o->ends[i]));
+        error = o->ends[i].text[0] != '\0' ? o->ends[i].text : error;
+    }
+    (void)snprintf(seed, sizeof seed, "%" PRIu64, j->seed);
+    if (bad == 0)
+        return json_pack("{s:b, s:s, s:i, s:o, s:o}", "right", (int)(status == EXIT_DONE), "seed",
+                         seed, "rounds", (int)j->rounds, "backends", list, "error",
+                         status != EXIT_DONE ? json_string(error) : json_null());
+    json_decref(list);
+    return NULL;
+}
+
+static int run(const selftest_options *o, const selftest_job *j, uint32_t backends) {
+    outcome done;
+    report_json *json = report_json_open(o->json);
+    if (json == NULL)
+        return EXIT_BAD_INPUT;
+    const int status = check_apart(j, backends, &done);
+    const int put =
+        status == EXIT_BAD_INPUT ? EXIT_DONE : report_json_put(json, to_json(j, &done, status));
+    report_json_close(json);
+    return status != EXIT_DONE ? status : put;
 }
 
 /* ---- the command ---- */
 
-static int load(const char *dir, vector_set *out) {
+static int load(const char *dir, FILE *to, vector_set *out) {
     static const char *const places[] = {UVCC_TASK_VECTORS, UVCC_TASK_VECTORS_INSTALLED};
     vector_message m;
     if (dir != NULL)
         return vector_set_load(out, dir, &m) == 0 ? 0 : report_error(EXIT_BAD_INPUT, "%s", m.text);
     for (unsigned i = 0; i < sizeof places / sizeof places[0]; i++)
         if (vector_set_load(out, places[i], &m) == 0) {
-            (void)printf("golden vectors of %s\n", places[i]);
+            (void)fprintf(to, "golden vectors of %s\n", places[i]);
             return 0;
         }
     return report_error(EXIT_BAD_INPUT, "%s; say with --vectors where the golden vectors are",
                         m.text);
 }
 
+/* 0, or -1 and one line in the message. */
+static int check(selftest_options *o, int argc, char *const *argv, run_options *on,
+                 const flag_message *m) {
+    const bool gpu = o->backend != NULL && strcmp(o->backend, "gpu") == 0;
+    const flag_idle idle[] = {{"seed", o->rounds == 0, "with --rounds 0"},
+                              {"device", !gpu, "without --backend gpu"}};
+    if (flags_refuse_idle(&set, argc, argv, idle, sizeof idle / sizeof idle[0], m) != 0)
+        return -1;
+    if (!flags_given(&set, argc, argv, "seed"))
+        o->seed = 1 + randombytes_random();
+    *on = (run_options){.compute = gpu ? RUN_COMPUTE_GPU : UVCC_CPU_INLINE, .device = o->device};
+    return run_options_compute(on, true, 1, m);
+}
+
 int selftest_main(int argc, char *const *argv) {
     char text[MESSAGE_BYTES];
     const flag_message message = {text, sizeof text};
-    selftest_options o = {.seed = 1, .rounds = 3};
+    selftest_options o = {.rounds = 3, .device = CARD_BY_RANK};
     uint32_t backends;
+    run_options on;
     vector_set v;
     report_command("selftest");
     if (flags_parse(&set, &o, argc, argv, NULL, NULL, &message) != 0)
@@ -268,16 +268,24 @@ int selftest_main(int argc, char *const *argv) {
         print_help();
         return EXIT_DONE;
     }
-    const flag_idle idle[] = {{"seed", o.rounds == 0, "with --rounds 0"}};
-    if (flags_refuse_idle(&set, argc, argv, idle, 1, &message) != 0)
+    if (sodium_init() < 0)
+        return report_error(EXIT_FAILED, "libsodium cannot start");
+    if (check(&o, argc, argv, &on, &message) != 0)
         return report_error(EXIT_BAD_INPUT, "%s", text);
     int status = choose(o.backend, &backends);
     if (status != 0)
         return status;
-    status = load(o.vectors, &v);
+    FILE *to = report_stream(o.json);
+    status = load(o.vectors, to, &v);
     if (status != 0)
         return status;
-    status = check_apart(&v, &o, backends);
+    const selftest_job j = {.vectors = &v,
+                            .seed = o.seed,
+                            .rounds = o.rounds,
+                            .progress = o.progress,
+                            .to = to,
+                            .on = on};
+    status = run(&o, &j, backends);
     vector_set_free(&v);
     return status;
 }
