@@ -25,8 +25,9 @@ static void wait_for(void *user) {
     uvcc_gpu_wait(user);
 }
 
-int card_open(card **out, uvcc_cpu_config *cpu, const char **why) {
+int card_open(card **out, uvcc_cpu_config *cpu, uint32_t device, const char **why) {
     uvcc_gpu_config cfg = {.size = sizeof cfg,
+                           .device = device,
                            .wake = cpu->wake,
                            .wake_user = cpu->wake_user,
                            .job = cpu->job,
@@ -66,8 +67,9 @@ void card_close(card *c) {
 
 #else
 
-int card_open(card **out, uvcc_cpu_config *cpu, const char **why) {
+int card_open(card **out, uvcc_cpu_config *cpu, uint32_t device, const char **why) {
     (void)out;
+    (void)device;
     (void)cpu;
     *why = "this program was built without libuvcc-gpu";
     return UVCC_ERR_CONFIG;

@@ -8,9 +8,9 @@
 
 typedef struct card card;
 
-/* Makes it and sets what `cpu` needs for it; its wake and job hooks are the device's now. 0, or an
- * error after which *why says what is missing. */
-int card_open(card **out, uvcc_cpu_config *cpu, const char **why);
+/* Makes it on the device of that number and sets what `cpu` needs for it; its wake and job hooks
+ * are the device's now. 0, or an error after which *why says what is missing. */
+int card_open(card **out, uvcc_cpu_config *cpu, uint32_t device, const char **why);
 /* Memory for the session whose jobs it runs. */
 uvcc_allocator card_allocator(card *c);
 /* What went wrong first; "" if nothing did. */
