@@ -257,7 +257,7 @@ static void operation_init(const party *p, operation *o, const plan *l, uint32_t
         o->words[i] = at;
         if (!on)
             continue;
-        o->words[i] = lab_take(rank, (words + 1) * sizeof *at, o->pinned);
+        o->words[i] = lab_take(p->same_device ? 0 : rank, (words + 1) * sizeof *at, o->pinned);
         lab_write(o->words[i], at, (words + 1) * sizeof *at);
         free(at);
     }
