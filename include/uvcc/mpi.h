@@ -90,13 +90,16 @@ UVCC_API int uvcc_mpi_why(const uvcc_mpi *m, uint32_t *rank, uint32_t *code,
  * call it; notes to one process come in the order of calls. After a failure they go on, and until
  * uvcc_mpi_free() is called; what was sent by then comes. UVCC_ERR_USAGE, UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_mpi_note(uvcc_mpi *m, uint32_t to, const void *bytes, size_t len);
-/** Who gets the notes of others: called by the object's thread, in their order; may call
- * uvcc_mpi_note(), nothing else of the object. Notes that came before wait for this call. NULL:
- * nobody does, and when it has returned nobody is being called. */
-UVCC_API int uvcc_mpi_on_note(uvcc_mpi *m,
-                              void (*note)(void *user, uint32_t from, const void *bytes,
-                                           size_t len),
-                              void *user);
+/** Who gets the notes of others. */
+typedef struct uvcc_mpi_reader {
+    /** Called by the object's thread, in their order; may call uvcc_mpi_note(), nothing else of the
+     * object. */
+    void (*note)(void *user, uint32_t from, const void *bytes, size_t len);
+    void *user;
+} uvcc_mpi_reader;
+/** From now on; notes that came before wait for this call. `reader` is copied; NULL: nobody gets
+ * them, and when it has returned nobody is being called. */
+UVCC_API int uvcc_mpi_on_note(uvcc_mpi *m, const uvcc_mpi_reader *reader);
 
 /* For the beginning and the end of a run: all processes call the same ones in the same order, and
  * each returns when all have called it. UVCC_ERR_STATE: there was a failure, as when they differ;

@@ -104,9 +104,8 @@ void uvcci_mpi_carry_notes(uvcc_mpi *m) {
         out.last = &out.first;
     m->notes_out.first = NULL;
     m->notes_out.last = &m->notes_out.first;
-    void (*hook)(void *, uint32_t, const void *, size_t) = m->note;
-    void *user = m->note_user;
-    m->noting = hook != NULL && m->notes_in.first != NULL;
+    const uvcc_mpi_reader reader = m->reader;
+    m->noting = reader.note != NULL && m->notes_in.first != NULL;
     const bool noting = m->noting;
     (void)pthread_mutex_unlock(&m->lock);
     while (out.first != NULL) {
@@ -118,7 +117,7 @@ void uvcci_mpi_carry_notes(uvcc_mpi *m) {
         return;
     for (; m->notes_in.first != NULL; drop_note(m, &m->notes_in)) {
         const uvcci_mpi_note_record *r = m->notes_in.first;
-        hook(user, r->rank, r->bytes, r->len);
+        reader.note(reader.user, r->rank, r->bytes, r->len);
         m->moved = true;
     }
     (void)pthread_mutex_lock(&m->lock);

@@ -362,14 +362,11 @@ int uvcc_mpi_note(uvcc_mpi *m, uint32_t to, const void *bytes, size_t len) {
     return 0;
 }
 
-int uvcc_mpi_on_note(uvcc_mpi *m,
-                     void (*note)(void *user, uint32_t from, const void *bytes, size_t len),
-                     void *user) {
-    if (m == NULL)
+int uvcc_mpi_on_note(uvcc_mpi *m, const uvcc_mpi_reader *reader) {
+    if (m == NULL || (reader != NULL && reader->note == NULL))
         return UVCC_ERR_USAGE;
     lock(m);
-    m->note = note;
-    m->note_user = user;
+    m->reader = reader != NULL ? *reader : (uvcc_mpi_reader){0};
     while (m->noting)
         (void)pthread_cond_wait(&m->host, &m->lock);
     (void)pthread_cond_signal(&m->work);

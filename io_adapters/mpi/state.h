@@ -149,9 +149,8 @@ struct uvcc_mpi {
     uint32_t fail_code, fail_rank;
     char why[UVCC_MPI_WHY_BYTES];
     uvcci_mpi_notes notes_out;
-    void (*note)(void *user, uint32_t from, const void *bytes, size_t len);
-    void *note_user;
-    bool noting; /* the hook is being called */
+    uvcc_mpi_reader reader; /* of notes */
+    bool noting;            /* the hook is being called */
     uvcci_mpi_call_state call;
     uint8_t ask;
     uvcci_mpi_bytes given; /* the host's */

@@ -137,7 +137,7 @@ static void rest(uvcc_mpi *m, uint64_t *moved_at) {
     }
     (void)pthread_mutex_lock(&m->lock);
     const bool busy = m->waiting.first != NULL || m->running.first != NULL || m->out != NULL ||
-                      m->giving_up || m->asking || m->closing || m->note != NULL;
+                      m->giving_up || m->asking || m->closing || m->reader.note != NULL;
     uint64_t pause = busy ? still / 8 : still / 4;
     if (pause < PAUSE_MIN)
         pause = PAUSE_MIN;

@@ -672,7 +672,7 @@ static void test_notes(void) {
             if (i == NOTES / 2) {
                 CHECK(uvcc_mpi_barrier(m) == 0);
                 CHECK(got.count == 0);
-                CHECK(uvcc_mpi_on_note(m, on_note, &got) == 0);
+                CHECK(uvcc_mpi_on_note(m, &(uvcc_mpi_reader){on_note, &got}) == 0);
                 run_plans(m, 200 + turn);
                 (void)uvcc_mpi_barrier(m); /* which another's failure may end */
                 if (turn == 1)
@@ -682,7 +682,7 @@ static void test_notes(void) {
         while (got.count < NOTES * (workers - 1) || got.answered < workers - 1)
             wait_for_wake();
         CHECK(!got.wrong && got.count == NOTES * (workers - 1));
-        CHECK(uvcc_mpi_on_note(m, NULL, NULL) == 0);
+        CHECK(uvcc_mpi_on_note(m, NULL) == 0);
         free_all(m);
     }
 }

@@ -504,7 +504,8 @@ static void test_elsewhere_fails(void **state) {
             assert_int_equal(uvcc_collective_poll(c, ranks[i], &d), 0);
         }
         assert_int_equal(uvcc_collective_running(c), 0);
-        assert_non_null(strstr(uvcc_collective_why(c), at == 0 ? "failed where" : "was refused by"));
+        assert_non_null(
+            strstr(uvcc_collective_why(c), at == 0 ? "failed where" : "was refused by"));
         uvcc_collective_free(c);
         assert_int_equal(mem.live_blocks, 0);
     }
