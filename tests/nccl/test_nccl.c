@@ -426,6 +426,20 @@ static void run_plans(party *p, uint64_t seed) {
     free(s);
 }
 
+/* Operations of a worker with itself, which take some time. */
+static void run_alone(party *p, uint32_t rank) {
+    const plan l = {
+        .op = UVCC_COLLECTIVE_ALL_GATHER, .group = UVCC_GROUP_TP, .step = 500, .elems = 1000};
+    for (uint16_t i = 0; i < 200; i++) {
+        operation o;
+        operation_init(p, &o, &l, rank, 1, true);
+        o.task.u.collective.mb = i;
+        CHECK(uvcc_nccl_submit(p->of[rank], &o.job) == 0);
+        CHECK(next_status(p->of[rank], NULL) == 0);
+        operation_free(&o, true);
+    }
+}
+
 static const struct {
     uint16_t replicas, stages, tp_ranks;
 } shapes[] = {{1, 1, 1}, {2, 1, 1}, {1, 2, 1}, {1, 1, 2}, {2, 1, 2},
@@ -660,12 +674,19 @@ static void test_failure(void) {
     uvcc_nccl_fail(p.of[1], 3, "no");
     expect_failed(&p, 3, "no");
     party_free(&p);
-    /* a worker closes that others wait for, and one that waits itself */
-    for (unsigned own = 0; own < 2; own++) {
+    /* a worker closes that others wait for, one that waits itself, and one that others will wait
+     * for */
+    for (unsigned turn = 0; turn < 3; turn++) {
+        const uint32_t own = turn == 1;
         operation o;
         p = two;
         party_open(&p);
         operation_init(&p, &o, &stage_sum, own, 1, true);
+        if (turn == 2) {
+            run_plans(&p, 1); /* both have joined */
+            uvcc_nccl_close(p.of[1]);
+            run_alone(&p, 0);
+        }
         CHECK(uvcc_nccl_submit(p.of[own], &o.job) == 0);
         uvcc_nccl_close(p.of[1]);
         CHECK(next_status(p.of[own], NULL) == UVCC_ERR_JOB);
