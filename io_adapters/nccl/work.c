@@ -60,7 +60,7 @@ void uvcci_nccl_go(uvcc_nccl *n, uint64_t id) {
 /* ---- on the device ---- */
 
 static void join(uvcc_nccl *n) {
-    if (n->giving_up) { /* others may not come any more */
+    if (n->giving_up) { /* others may not come any more; what was to begin never will */
         uvcci_nccl_give_up(n, 0, "a worker of the party is gone", true);
         return;
     }
@@ -139,7 +139,7 @@ static void end_broken(uvcc_nccl *n) {
 }
 
 void uvcci_nccl_progress(uvcc_nccl *n) {
-    if (n->joining && !n->in && !n->broken)
+    if ((n->joining || n->giving_up) && !n->in && !n->broken)
         join(n);
     if (n->in && !n->broken) {
         begin(n);
