@@ -16,7 +16,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 #include <uvcc/host.h>
 #include <uvcc/nccl.h>
 #include <uvcc/program.h>
@@ -764,6 +767,138 @@ static void test_broken(void) {
     CHECK(live == 0);
 }
 
+/* ---- a process for each worker ---- */
+
+enum { SPLITS = 3 };
+
+/* A worker's end of the socket that carries messages to the other one. */
+typedef struct line {
+    int fd;
+    uint32_t rank;
+    uvcc_nccl *n;
+} line;
+
+static int post(void *user, uint32_t to, const void *bytes, size_t len) {
+    const line *l = user;
+    CHECK(to == 1 - l->rank);
+    return send(l->fd, bytes, len, MSG_NOSIGNAL) == (ssize_t)len ? 0 : -1;
+}
+
+static void *read_line(void *arg) {
+    line *l = arg;
+    uint8_t bytes[UVCC_NCCL_MESSAGE_BYTES];
+    for (;;) {
+        const ssize_t len = recv(l->fd, bytes, sizeof bytes, 0);
+        if (len <= 0)
+            return NULL;
+        CHECK(uvcc_nccl_heard(l->n, 1 - l->rank, bytes, (size_t)len) == 0);
+    }
+}
+
+static void run_own_plans(party *p, uvcc_nccl *n, uint32_t rank, uint64_t seed) {
+    plan plans[PLANS];
+    operation ops[PLANS];
+    unsigned order[PLANS], mine = 0;
+    uint64_t state = seed * 77 + rank;
+    uint8_t op;
+    const unsigned count = make_plans(p, plans, seed);
+    for (unsigned i = 0; i < count; i++) {
+        operation_init(p, &ops[i], &plans[i], rank, seed, true);
+        if (has_part(p, &plans[i], rank, &op))
+            order[mine++] = i;
+    }
+    for (unsigned i = mine; i > 0; i--) {
+        const unsigned j = (unsigned)(draw(&state) % i), x = order[i - 1];
+        order[i - 1] = order[j];
+        order[j] = x;
+        CHECK(uvcc_nccl_submit(n, &ops[order[i - 1]].job) == 0);
+    }
+    for (unsigned i = 0; i < mine; i++)
+        CHECK(next_status(n, NULL) == 0);
+    for (unsigned i = 0; i < count; i++) {
+        operation *at[WORKERS_MAX] = {0};
+        at[rank] = &ops[i];
+        compare(p, &plans[i], at, seed, (unsigned)has_part(p, &plans[i], rank, &op) << rank);
+        operation_free(&ops[i], true);
+    }
+}
+
+/* The last split ends with a worker that dies while the other waits for it. */
+static void one_process(uint32_t rank, const int fd[SPLITS][2]) {
+    static const uint16_t splits[SPLITS][3] = {{2, 1, 1}, {1, 2, 1}, {1, 1, 2}};
+    for (unsigned i = 0; i < SPLITS; i++) {
+        party p = {.replicas = splits[i][0],
+                   .stages = splits[i][1],
+                   .tp_ranks = splits[i][2],
+                   .count = 2,
+                   .deadline_ns = 5 * SECOND,
+                   .wait_ns = 5 * SECOND};
+        line l = {.fd = fd[i][rank], .rank = rank};
+        pthread_t reader;
+        uvcc_nccl_config cfg = config(&p, rank);
+        (void)close(fd[i][1 - rank]); /* so that the other's end is seen */
+        cfg.send = post;
+        cfg.send_user = &l;
+        CHECK(uvcci_nccl_new(&l.n, &cfg, lab_back_end) == 0);
+        CHECK(pthread_create(&reader, NULL, read_line, &l) == 0);
+        for (uint64_t seed = 1; seed <= 3; seed++)
+            run_own_plans(&p, l.n, rank, seed);
+        if (i + 1 == SPLITS && rank == 1)
+            _exit(0);
+        if (i + 1 == SPLITS) {
+            operation o;
+            plan sum = stage_sum;
+            operation_init(&p, &o, &sum, rank, 1, true);
+            CHECK(uvcc_nccl_submit(l.n, &o.job) == 0);
+            CHECK(next_status(l.n, NULL) == UVCC_ERR_JOB);
+            operation_free(&o, true);
+        }
+        uvcc_nccl_close(l.n);
+        uvcc_nccl_free(l.n);
+        (void)shutdown(l.fd, SHUT_RDWR);
+        (void)pthread_join(reader, NULL);
+        (void)close(l.fd);
+        CHECK(live == 0);
+    }
+}
+
+/* CUDA begins in the children: it does not outlive a fork. */
+static int test_processes(void) {
+    int fd[SPLITS][2], worst = 0;
+    pid_t child[2];
+    if (lab_can_break()) {
+        (void)printf("skipped: memory of one process\n");
+        return SKIPPED;
+    }
+    for (unsigned i = 0; i < SPLITS; i++)
+        CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, fd[i]) == 0);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        child[rank] = fork();
+        CHECK(child[rank] >= 0);
+        if (child[rank] == 0) {
+            const char *why = NULL;
+            devices = lab_devices(&why);
+            if (devices == 0) {
+                (void)printf("skipped: %s\n", why);
+                (void)fflush(stdout);
+                _exit(SKIPPED);
+            }
+            one_process(rank, (const int(*)[2])fd);
+            _exit(0);
+        }
+    }
+    for (unsigned i = 0; i < SPLITS; i++)
+        for (unsigned e = 0; e < 2; e++)
+            (void)close(fd[i][e]);
+    for (uint32_t rank = 0; rank < 2; rank++) {
+        int status = 0;
+        CHECK(waitpid(child[rank], &status, 0) == child[rank]);
+        const int rc = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+        worst = rc > worst ? rc : worst;
+    }
+    return worst;
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -776,6 +911,8 @@ static const struct {
 int main(int argc, char **argv) {
     const char *why = NULL;
     (void)sem_init(&woken, 0, 0);
+    if (argc > 1 && strcmp(argv[1], "processes") == 0)
+        return test_processes();
     devices = lab_devices(&why);
     if (devices == 0) {
         (void)printf("skipped: %s\n", why);
