@@ -174,15 +174,28 @@ static int open_trace(host *h) {
     return status;
 }
 
+/* Workers on devices: what a party's exchange goes between these. */
 static int open_planes(host *h) {
     int rc = 0;
-    for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
-        rc = uvcc_collective_new(
-            &h->plane[p], &(uvcc_collective_config){.size = sizeof(uvcc_collective_config),
-                                                    .alloc = h->al,
-                                                    .replicas = (uint16_t)h->c.replicas,
-                                                    .stages = (uint16_t)h->c.stages,
-                                                    .tp_ranks = (uint16_t)h->c.tensor_ranks});
+    for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++) {
+        uvcc_collective_config cfg = {.size = sizeof cfg,
+                                      .alloc = h->al,
+                                      .replicas = (uint16_t)h->c.replicas,
+                                      .stages = (uint16_t)h->c.stages,
+                                      .tp_ranks = (uint16_t)h->c.tensor_ranks};
+        if (h->c.run->compute == RUN_COMPUTE_GPU && h->workers > 1) {
+            const char *why = NULL;
+            rc = cards_open(&h->cards[p], cfg.replicas, cfg.stages, cfg.tp_ranks, &why);
+            if (why != NULL)
+                return report_error(EXIT_BAD_INPUT,
+                                    "--compute gpu: %s; give fewer workers, or inline or threads",
+                                    why);
+            if (rc == 0)
+                cfg.elsewhere = cards_elsewhere(h->cards[p]);
+        }
+        if (rc == 0)
+            rc = uvcc_collective_new(&h->plane[p], &cfg);
+    }
     return rc == 0 ? EXIT_DONE : host_failed(h, "the local plane", rc);
 }
 
@@ -266,6 +279,8 @@ static int open_party(host *h, host_worker *w, unsigned p) {
         configure(h, w, p, &cfg, &cpu);
         if (h->threads != NULL)
             parties_configure(h->threads, p, &cpu);
+        if (h->cards[p] != NULL)
+            cards_on_wake(h->cards[p], cpu.wake, cpu.wake_user);
         const int status = open_card(h, w, p, &cfg, &cpu);
         if (status != EXIT_DONE)
             return status;
@@ -815,6 +830,8 @@ int host_end(host *h) {
             uvcc_cpu_free(h->worker[i].party[p].cpu);
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
         uvcc_collective_free(h->plane[p]);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        cards_close(h->cards[p]);
     for (uint32_t i = 0; i < h->workers; i++) {
         for (unsigned p = 0; p < UVCC_PARTIES; p++)
             uvcc_session_free(h->worker[i].party[p].session);

@@ -19,6 +19,7 @@
 
 #include "bundles.h"
 #include "card.h"
+#include "cards.h"
 #include "memory.h"
 #include "parties.h"
 #include "report.h"
@@ -106,9 +107,10 @@ typedef struct host {
     host_worker *worker;
     uint32_t workers;
     uvcc_collective *plane[UVCC_PARTIES];
-    parties *threads;     /* NULL: one thread drives all */
-    pthread_mutex_t lock; /* of hooks, and of all that follows from events */
-    struct host_goal {    /* see host_loop.c */
+    cards *cards[UVCC_PARTIES]; /* --compute gpu with several workers: what carries it out */
+    parties *threads;           /* NULL: one thread drives all */
+    pthread_mutex_t lock;       /* of hooks, and of all that follows from events */
+    struct host_goal {          /* see host_loop.c */
         bool (*is)(const struct host *h, const host_party *p);
         bool stops, reached;
         int status;

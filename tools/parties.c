@@ -159,6 +159,8 @@ static void sleep_until_called(party *me) {
         deadline = d < deadline ? d : deadline;
         works |= uvcc_cpu_pending(me->members[i].executor) != 0;
     }
+    if (x->c.planes != NULL)
+        works |= uvcc_collective_running(x->c.planes[me->number]) != 0;
     (void)pthread_mutex_lock(&x->lock);
     me->deadline = deadline;
     me->works = works;

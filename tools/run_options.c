@@ -13,16 +13,14 @@ bool run_options_calm(const run_options *o) {
     return f->drop <= 0 && f->duplicate <= 0 && f->reorder <= 0 && f->corrupt <= 0;
 }
 
-/* Collectives of workers in one process read and write their operands on the CPU, which does not
- * reach a device's memory. */
-static int refuse_workers(bool said, uint32_t workers, const flag_message *m) {
-    if (workers <= 1)
-        return 0;
-    return flag_fail(m,
-                     "%s: %u workers of each party in one process, whose sums the CPU adds up, "
-                     "cannot use a CUDA device; give one worker, or %s",
-                     said ? "--compute gpu" : "UVCC_FSS_BACKEND=gpu in the environment", workers,
-                     said ? "--compute threads" : "--compute inline");
+/* Workers of one party are on a device each, that of their rank. */
+static int refuse_device(const run_options *o, uint32_t workers, const flag_message *m) {
+    return workers <= 1 || o->device == CARD_BY_RANK
+               ? 0
+               : flag_fail(m,
+                           "--device (or UVCC_GPU_ID in the environment) is for one worker of each "
+                           "party; these %u take a CUDA device each, by their rank",
+                           workers);
 }
 
 int run_options_compute(run_options *o, bool said, uint32_t workers, const flag_message *m) {
@@ -36,7 +34,7 @@ int run_options_compute(run_options *o, bool said, uint32_t workers, const flag_
     if (o->device == CARD_BY_RANK && compute_read_device(getenv, &o->device, m) != 0)
         return -1;
     return compute_read_bytes(getenv, &o->device_bytes, m) != 0 ? -1
-                                                                : refuse_workers(said, workers, m);
+                                                                : refuse_device(o, workers, m);
 }
 
 int run_options_check(run_options *o, uint32_t workers, const flag_set *set, int argc,

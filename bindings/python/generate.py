@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 
 # Of libraries of their own, for C hosts: they need MPI, CUDA.
-OTHERS = {"mpi.h", "gpu.h"}
+OTHERS = {"mpi.h", "gpu.h", "nccl.h"}
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 # Structures that Python gives to the library: C name -> class. Zero and empty mean the default.
 GIVEN = {

@@ -25,10 +25,23 @@ extern "C" {
 
 /* ---- within one process ---- */
 
+/** What carries operations out where their operands are not this thread's to touch: memory of
+ * devices (<uvcc/nccl.h>). It gets the jobs of all members of an operation when the last one is
+ * there, and none before. All needed, or none; called from the owner's thread. */
+typedef struct uvcc_collective_elsewhere {
+    /** Anything but 0 fails the plane. */
+    int (*submit)(void *user, uint32_t local_rank, const uvcc_job *job);
+    int (*poll)(void *user, uint32_t local_rank, uvcc_completion *out);
+    /** Blocks until there may be something to poll. */
+    void (*wait)(void *user);
+    void *user;
+} uvcc_collective_elsewhere;
+
 typedef struct uvcc_collective_config {
     size_t size; /**< sizeof(uvcc_collective_config) */
     uvcc_allocator alloc;
     uint16_t replicas, stages, tp_ranks;
+    uvcc_collective_elsewhere elsewhere; /**< empty: operands are memory of this process */
 } uvcc_collective_config;
 
 /** One per party. Belongs to one thread. */
@@ -49,6 +62,10 @@ UVCC_API int uvcc_collective_poll(uvcc_collective *c, uint32_t local_rank, uvcc_
 UVCC_API void uvcc_collective_fail(uvcc_collective *c);
 /** Jobs of the worker whose completion was not polled yet. */
 UVCC_API uint32_t uvcc_collective_pending(const uvcc_collective *c, uint32_t local_rank);
+/** Jobs that `elsewhere` has: their completions come by themselves, without another worker. */
+UVCC_API uint32_t uvcc_collective_running(const uvcc_collective *c);
+/** Blocks until one of those may be done; returns at once if there are none. */
+UVCC_API void uvcc_collective_wait(uvcc_collective *c);
 /** Why the first operation failed, one static line; NULL if none did. */
 UVCC_API const char *uvcc_collective_why(const uvcc_collective *c);
 

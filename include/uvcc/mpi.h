@@ -20,9 +20,9 @@
  * touched after its completion. A process that dies is the launcher's business: mpirun ends the
  * others.
  *
- * Threads: an object belongs to one thread at a time, and only uvcc_mpi_why() and uvcc_mpi_fail()
- * may be called by others meanwhile. `alloc`, `log` and `wake` are called by the object's thread
- * too. */
+ * Threads: an object belongs to one thread at a time, and only uvcc_mpi_why(), uvcc_mpi_fail() and
+ * uvcc_mpi_note() may be called by others meanwhile. `alloc`, `log` and `wake` are called by the
+ * object's thread too. */
 #ifndef UVCC_MPI_H
 #define UVCC_MPI_H
 
@@ -36,6 +36,8 @@ extern "C" {
 #define UVCC_MPI_ELEMS_MAX 0x7fffffffu
 /** Bytes of a reason, with its 0. */
 #define UVCC_MPI_WHY_BYTES 160u
+/** Most bytes of a note. */
+#define UVCC_MPI_NOTE_BYTES 4096u
 
 typedef struct uvcc_mpi_config {
     size_t size; /**< sizeof(uvcc_mpi_config) */
@@ -81,6 +83,23 @@ UVCC_API void uvcc_mpi_fail(uvcc_mpi *m, uint32_t code, const char *why);
  * uvcc_mpi_fail() has the code 0. */
 UVCC_API int uvcc_mpi_why(const uvcc_mpi *m, uint32_t *rank, uint32_t *code,
                           char why[UVCC_MPI_WHY_BYTES]);
+
+/* Notes: short messages of the host's own between two processes, such as those of <uvcc/nccl.h>. */
+
+/** Sends a copy of `bytes` to the process of local rank `to`, which is not this one. Any thread may
+ * call it; notes to one process come in the order of calls. After a failure they go on, and until
+ * uvcc_mpi_free() is called; what was sent by then comes. UVCC_ERR_USAGE, UVCC_ERR_NOMEM. */
+UVCC_API int uvcc_mpi_note(uvcc_mpi *m, uint32_t to, const void *bytes, size_t len);
+/** Who gets the notes of others. */
+typedef struct uvcc_mpi_reader {
+    /** Called by the object's thread, in their order; may call uvcc_mpi_note(), nothing else of the
+     * object. */
+    void (*note)(void *user, uint32_t from, const void *bytes, size_t len);
+    void *user;
+} uvcc_mpi_reader;
+/** From now on; notes that came before wait for this call. `reader` is copied; NULL: nobody gets
+ * them, and when it has returned nobody is being called. */
+UVCC_API int uvcc_mpi_on_note(uvcc_mpi *m, const uvcc_mpi_reader *reader);
 
 /* For the beginning and the end of a run: all processes call the same ones in the same order, and
  * each returns when all have called it. UVCC_ERR_STATE: there was a failure, as when they differ;

@@ -5,7 +5,7 @@
  * present virtual time and no job is with an executor; only then does the clock move. So compute
  * takes no virtual time, but with TIMED executors what they say, and a run with executors that have
  * no threads is a pure function of its seeds. Jobs that wait in the local plane wait for other
- * workers: the clock moves for those.
+ * workers: the clock moves for those, but not while one is being carried out elsewhere.
  *
  * Nothing is kept between calls: a transmit that a full stream did not take is given back at the
  * end of the call and offered again.
@@ -161,6 +161,10 @@ static bool wait_for_jobs(const turn *t) {
             continue;
         uvcc_cpu_wait(t->executors[i]);
         due = uvcc_cpu_due(t->executors[i]) <= uvcc_loopback_now(t->net);
+    }
+    for (uint32_t i = 0; i < t->count && !due && t->collectives != NULL; i++) {
+        due = uvcc_collective_running(t->collectives[i]) != 0;
+        uvcc_collective_wait(t->collectives[i]);
     }
     return due;
 }

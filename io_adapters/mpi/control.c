@@ -70,6 +70,62 @@ static void leaves(uvcc_mpi *m, uint32_t from) {
     m->quiet_count++;
 }
 
+/* ---- notes ---- */
+
+static void keep_note(uvcc_mpi *m, uint32_t from, const uint8_t *bytes, size_t len) {
+    uvcci_mpi_note_record *r = uvcci_mpi_need(m, sizeof *r + len, UVCC_MEM_WIRE);
+    r->rank = from;
+    r->len = len;
+    memcpy(r->bytes, bytes, len);
+    *m->notes_in.last = r;
+    m->notes_in.last = &r->next;
+}
+
+static void drop_note(uvcc_mpi *m, uvcci_mpi_notes *q) {
+    uvcci_mpi_note_record *r = q->first;
+    q->first = r->next;
+    if (q->first == NULL)
+        q->last = &q->first;
+    uvcci_mpi_give(m, r, sizeof *r + r->len, UVCC_MEM_WIRE);
+}
+
+void uvcci_mpi_drop_notes(uvcc_mpi *m) {
+    while (m->notes_in.first != NULL)
+        drop_note(m, &m->notes_in);
+    while (m->notes_out.first != NULL)
+        drop_note(m, &m->notes_out);
+}
+
+/* The hook is called without the lock: it may send a note itself. */
+void uvcci_mpi_carry_notes(uvcc_mpi *m) {
+    (void)pthread_mutex_lock(&m->lock);
+    uvcci_mpi_notes out = m->notes_out;
+    if (out.first == NULL)
+        out.last = &out.first;
+    m->notes_out.first = NULL;
+    m->notes_out.last = &m->notes_out.first;
+    const uvcc_mpi_reader reader = m->reader;
+    m->noting = reader.note != NULL && m->notes_in.first != NULL;
+    const bool noting = m->noting;
+    (void)pthread_mutex_unlock(&m->lock);
+    while (out.first != NULL) {
+        const uvcci_mpi_head head = {.kind = UVCCI_MPI_NOTE};
+        uvcci_mpi_send(m, out.first->rank, &head, out.first->bytes, out.first->len);
+        drop_note(m, &out);
+    }
+    if (!noting)
+        return;
+    for (; m->notes_in.first != NULL; drop_note(m, &m->notes_in)) {
+        const uvcci_mpi_note_record *r = m->notes_in.first;
+        reader.note(reader.user, r->rank, r->bytes, r->len);
+        m->moved = true;
+    }
+    (void)pthread_mutex_lock(&m->lock);
+    m->noting = false;
+    (void)pthread_cond_broadcast(&m->host);
+    (void)pthread_mutex_unlock(&m->lock);
+}
+
 /* What one message means. */
 static void take(uvcc_mpi *m, uint32_t from, size_t len) {
     const uvcci_mpi_message *msg = &m->message;
@@ -98,6 +154,9 @@ static void take(uvcc_mpi *m, uint32_t from, size_t len) {
         break;
     case UVCCI_MPI_END:
         m->end_count++;
+        break;
+    case UVCCI_MPI_NOTE:
+        keep_note(m, from, msg->body, len);
         break;
     default:
         uvcci_mpi_abort(m, "a message that this version does not know");

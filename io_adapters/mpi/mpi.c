@@ -137,6 +137,8 @@ static uvcc_mpi *make(const uvcc_mpi_config *cfg, uint32_t count) {
     uvcci_mpi_queue_init(&m->done);
     uvcci_mpi_queue_init(&m->waiting);
     uvcci_mpi_queue_init(&m->running);
+    m->notes_in.last = &m->notes_in.first;
+    m->notes_out.last = &m->notes_out.first;
     pthread_condattr_t clock;
     (void)pthread_condattr_init(&clock);
     (void)pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -337,6 +339,39 @@ int uvcc_mpi_why(const uvcc_mpi *m, uint32_t *rank, uint32_t *code, char why[UVC
         memcpy(why, m->why, sizeof m->why);
     unlock(m);
     return failed;
+}
+
+/* ---- notes ---- */
+
+int uvcc_mpi_note(uvcc_mpi *m, uint32_t to, const void *bytes, size_t len) {
+    if (m == NULL || (bytes == NULL && len != 0) || len > UVCC_MPI_NOTE_BYTES || to >= m->count ||
+        to == m->rank)
+        return UVCC_ERR_USAGE;
+    uvcci_mpi_note_record *r = uvcci_mpi_take(m, sizeof *r + len, UVCC_MEM_WIRE);
+    if (r == NULL)
+        return UVCC_ERR_NOMEM;
+    r->rank = to;
+    r->len = len;
+    if (len != 0)
+        memcpy(r->bytes, bytes, len);
+    lock(m);
+    *m->notes_out.last = r;
+    m->notes_out.last = &r->next;
+    (void)pthread_cond_signal(&m->work);
+    unlock(m);
+    return 0;
+}
+
+int uvcc_mpi_on_note(uvcc_mpi *m, const uvcc_mpi_reader *reader) {
+    if (m == NULL || (reader != NULL && reader->note == NULL))
+        return UVCC_ERR_USAGE;
+    lock(m);
+    m->reader = reader != NULL ? *reader : (uvcc_mpi_reader){0};
+    while (m->noting)
+        (void)pthread_cond_wait(&m->host, &m->lock);
+    (void)pthread_cond_signal(&m->work);
+    unlock(m);
+    return 0;
 }
 
 /* ---- agreements ---- */

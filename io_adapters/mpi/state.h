@@ -24,6 +24,7 @@ typedef enum uvcci_mpi_kind {
     UVCCI_MPI_PART = 5,   /* to rank 0: a piece of what it brings to an agreement */
     UVCCI_MPI_RESULT = 6, /* from rank 0: a piece of what came of it */
     UVCCI_MPI_END = 7,    /* its last message */
+    UVCCI_MPI_NOTE = 8,   /* the host's; body: its bytes */
 } uvcci_mpi_kind;
 
 typedef struct uvcci_mpi_head {
@@ -50,6 +51,18 @@ typedef struct uvcci_mpi_out {
     uvcci_mpi_head head;
     uint8_t body[];
 } uvcci_mpi_out;
+
+/* A note of the host's, on its way out or in. */
+typedef struct uvcci_mpi_note_record {
+    struct uvcci_mpi_note_record *next;
+    uint32_t rank; /* to; from */
+    size_t len;
+    uint8_t bytes[];
+} uvcci_mpi_note_record;
+
+typedef struct uvcci_mpi_notes {
+    uvcci_mpi_note_record *first, **last;
+} uvcci_mpi_notes;
 
 /* ---- operations ---- */
 
@@ -135,6 +148,9 @@ struct uvcc_mpi {
     bool asked_to_fail, failed;
     uint32_t fail_code, fail_rank;
     char why[UVCC_MPI_WHY_BYTES];
+    uvcci_mpi_notes notes_out;
+    uvcc_mpi_reader reader; /* of notes */
+    bool noting;            /* the hook is being called */
     uvcci_mpi_call_state call;
     uint8_t ask;
     uvcci_mpi_bytes given; /* the host's */
@@ -157,6 +173,7 @@ struct uvcc_mpi {
     bool *quiet;    /* [count]: it said BYE or FAIL */
     uint32_t quiet_count, end_count;
     bool moved; /* something happened in this turn */
+    uvcci_mpi_notes notes_in;
     bool asking;
     size_t sent;            /* of an agreement's bytes */
     bool sent_all;          /* none is left to send */
@@ -191,6 +208,9 @@ bool uvcci_mpi_all_quiet(const uvcc_mpi *m);
 void uvcci_mpi_send(uvcc_mpi *m, uint32_t to, const uvcci_mpi_head *head, const void *body,
                     size_t len);
 void uvcci_mpi_send_all(uvcc_mpi *m, const uvcci_mpi_head *head, const void *body, size_t len);
+/* Notes of the host's, out and in. */
+void uvcci_mpi_carry_notes(uvcc_mpi *m);
+void uvcci_mpi_drop_notes(uvcc_mpi *m);
 void uvcci_mpi_listen(uvcc_mpi *m);
 void uvcci_mpi_hear(uvcc_mpi *m);
 void uvcci_mpi_flush(uvcc_mpi *m);

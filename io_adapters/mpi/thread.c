@@ -105,6 +105,8 @@ static bool turn(uvcc_mpi *m) {
     if (fail)
         uvcci_mpi_give_up(m, m->rank, code, why);
     uvcci_mpi_hear(m);
+    if (!m->ended)
+        uvcci_mpi_carry_notes(m);
     uvcci_mpi_flush(m);
     uvcci_mpi_progress(m);
     uvcci_mpi_agree(m);
@@ -135,7 +137,7 @@ static void rest(uvcc_mpi *m, uint64_t *moved_at) {
     }
     (void)pthread_mutex_lock(&m->lock);
     const bool busy = m->waiting.first != NULL || m->running.first != NULL || m->out != NULL ||
-                      m->giving_up || m->asking || m->closing;
+                      m->giving_up || m->asking || m->closing || m->reader.note != NULL;
     uint64_t pause = busy ? still / 8 : still / 4;
     if (pause < PAUSE_MIN)
         pause = PAUSE_MIN;
@@ -144,8 +146,9 @@ static void rest(uvcc_mpi *m, uint64_t *moved_at) {
     const uint64_t until = now + pause;
     const struct timespec t = {.tv_sec = (time_t)(until / NS_PER_S),
                                .tv_nsec = (long)(until % NS_PER_S)};
-    const bool news = m->inbox.first != NULL || (m->asked_to_fail && !m->giving_up) ||
-                      (m->closing && !m->left) || (m->call == UVCCI_MPI_CALLED && !m->asking);
+    const bool news = m->inbox.first != NULL || m->notes_out.first != NULL ||
+                      (m->asked_to_fail && !m->giving_up) || (m->closing && !m->left) ||
+                      (m->call == UVCCI_MPI_CALLED && !m->asking);
     if (!news)
         (void)pthread_cond_timedwait(&m->work, &m->lock, &t);
     (void)pthread_mutex_unlock(&m->lock);
@@ -264,6 +267,7 @@ static void take_down(uvcc_mpi *m) {
     for (uint32_t i = 0; i < m->count; i++)
         uvcci_mpi_bytes_free(m, &m->parts[i]);
     uvcci_mpi_bytes_free(m, &m->reply);
+    uvcci_mpi_drop_notes(m);
 }
 
 void *uvcci_mpi_run(void *mpi) {

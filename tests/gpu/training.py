@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training with --compute gpu beside --compute inline: the same weights and the same roots.
 
-usage: training.py UVCC SCRATCH-DIR; exit status 77 where there is no card
+usage: training.py UVCC SCRATCH-DIR [several]; exit status 77 where there is no card
+
+several: jobs of two workers, each on a card of its own; their weights are those of one worker, too.
 """
 import json
 import os
@@ -10,6 +12,7 @@ import subprocess
 import sys
 
 UVCC, SCRATCH = sys.argv[1:3]
+SEVERAL = sys.argv[3:] == ["several"]
 SKIPPED = 77
 
 
@@ -36,7 +39,25 @@ def train(compute, args):
         return json.load(f)
 
 
+def several():
+    exact = ["--model", "transformer", "--steps", "2", "--batch", "4", "--truncation", "ars-dcf",
+             "--index", "exact"]
+    for args, split in ((exact, ["--replicas", "2"]), (exact, ["--tensor", "2"]),
+                        (exact + ["--layers", "2", "--microbatches", "2"], ["--stages", "2"]),
+                        (exact + ["--block", "gpt2", "--optimizer", "adam-mini"], ["--replicas", "2"])):
+        gpu, cpu, alone = train("gpu", args + split), train("inline", args + split), train("inline", args)
+        for what in ("weights_sha256", "global_root"):
+            if gpu[what] != cpu[what]:
+                sys.exit(f"{args} {split}: {what} is {gpu[what]}, not {cpu[what]}")
+        if gpu["weights_sha256"] != alone["weights_sha256"]:
+            sys.exit(f"{args} {split}: other weights than those of one worker")
+        print("equal:", *args, *split, gpu["weights_sha256"], flush=True)
+
+
 def main():
+    if SEVERAL:
+        several()
+        return
     data = os.path.join(SCRATCH, "gpu-training.csv")
     rows(data)
     jobs = [["--data", data, "--epochs", "1", "--compare", c, "--truncation", t]

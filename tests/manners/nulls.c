@@ -24,6 +24,7 @@
 #include <uvcc/mlp.h>
 #include <uvcc/model.h>
 #include <uvcc/mpi.h>
+#include <uvcc/nccl.h>
 #include <uvcc/net.h>
 #include <uvcc/nonlinear.h>
 #include <uvcc/pipeline.h>

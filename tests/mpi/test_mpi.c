@@ -605,6 +605,88 @@ static void test_agreements(void) {
     free_all(m);
 }
 
+/* ---- notes ---- */
+
+enum { NOTES = 40 };
+
+/* What came of each process: the next number, and whether it was in order and whole. The hook is
+ * the object's thread. */
+typedef struct mail {
+    uvcc_mpi *m;
+    _Atomic uint32_t next[WORKERS_MAX];
+    _Atomic uint32_t count, answered;
+    _Atomic bool wrong;
+} mail;
+
+static uint8_t note_byte(uint32_t from, uint32_t number, size_t at) {
+    return (uint8_t)(from * 31 + number * 7 + at);
+}
+
+static size_t note_len(uint32_t number) {
+    return number % 5 == 4 ? UVCC_MPI_NOTE_BYTES : 8 + number % 100;
+}
+
+static void send_note(uvcc_mpi *m, uint32_t to, uint32_t number) {
+    uint8_t bytes[UVCC_MPI_NOTE_BYTES];
+    for (size_t i = 0; i < note_len(number); i++)
+        bytes[i] = note_byte(my_rank, number, i);
+    CHECK(uvcc_mpi_note(m, to, bytes, note_len(number)) == 0);
+}
+
+/* The last note of each is answered by one without bytes. */
+static void on_note(void *user, uint32_t from, const void *bytes, size_t len) {
+    mail *got = user;
+    const uint8_t *at = bytes;
+    if (len == 0) {
+        got->answered++;
+        (void)sem_post(&woken);
+        return;
+    }
+    const uint32_t number = got->next[from]++;
+    bool right = from < workers && from != my_rank && len == note_len(number);
+    for (size_t i = 0; right && i < len; i++)
+        right = at[i] == note_byte(from, number, i);
+    if (!right)
+        got->wrong = true;
+    if (number + 1 == NOTES && uvcc_mpi_note(got->m, from, NULL, 0) != 0)
+        got->wrong = true;
+    got->count++;
+    (void)sem_post(&woken);
+}
+
+/* Notes of all to all, among operations; half of them before anybody listens, and some after a
+ * failure. */
+static void test_notes(void) {
+    for (unsigned turn = 0; turn < 2; turn++) {
+        static mail got;
+        memset(&got, 0, sizeof got);
+        uvcc_mpi *m = got.m = make();
+        CHECK(uvcc_mpi_note(m, my_rank, "x", 1) == UVCC_ERR_USAGE);
+        CHECK(uvcc_mpi_note(m, workers, "x", 1) == UVCC_ERR_USAGE);
+        CHECK(uvcc_mpi_note(m, (my_rank + 1) % workers, "x", UVCC_MPI_NOTE_BYTES + 1) ==
+              UVCC_ERR_USAGE);
+        for (uint32_t i = 0; i < NOTES; i++) {
+            for (uint32_t r = 0; r < workers; r++)
+                if (r != my_rank)
+                    send_note(m, r, i);
+            if (i == NOTES / 2) {
+                CHECK(uvcc_mpi_barrier(m) == 0);
+                CHECK(got.count == 0);
+                CHECK(uvcc_mpi_on_note(m, &(uvcc_mpi_reader){on_note, &got}) == 0);
+                run_plans(m, 200 + turn);
+                (void)uvcc_mpi_barrier(m); /* which another's failure may end */
+                if (turn == 1)
+                    uvcc_mpi_fail(m, 4, "none");
+            }
+        }
+        while (got.count < NOTES * (workers - 1) || got.answered < workers - 1)
+            wait_for_wake();
+        CHECK(!got.wrong && got.count == NOTES * (workers - 1));
+        CHECK(uvcc_mpi_on_note(m, NULL) == 0);
+        free_all(m);
+    }
+}
+
 /* ---- MPI that is the object's ---- */
 
 static void test_own(void) {
@@ -632,6 +714,7 @@ static const struct {
                  {"failure", test_failure, MPI_THREAD_SERIALIZED},
                  {"gone", test_gone, MPI_THREAD_SERIALIZED},
                  {"agreements", test_agreements, MPI_THREAD_SERIALIZED},
+                 {"notes", test_notes, MPI_THREAD_SERIALIZED},
                  {"own", test_own, -1}};
 
 static void shape(uint32_t count) {

@@ -140,8 +140,10 @@ static void options_of_a_run(void **state) {
         {"gpu", NULL, NULL, 1, any, true, 1, 0, 1, any, 0}, /* --compute beats it */
         {"wrong", NULL, NULL, 1, any, true, 1, 0, 1, any, 0},
         {"wrong", NULL, NULL, 0, any, false, 1, -1, 0, 0, 0},
-        {"gpu", NULL, NULL, 0, any, false, 2, -1, 0, 0, 0},
-        {NULL, NULL, NULL, gpu, any, true, 2, -1, 0, 0, 0},
+        {"gpu", NULL, NULL, 0, any, false, 2, 0, gpu, any, 0}, /* a device each, by rank */
+        {NULL, NULL, NULL, gpu, any, true, 2, 0, gpu, any, 0},
+        {NULL, NULL, NULL, gpu, 1, true, 2, -1, 0, 0, 0},
+        {"gpu", "1", NULL, 0, any, false, 2, -1, 0, 0, 0},
         {"auto", NULL, NULL, 0, any, false, 2, 0, 0, any, 0},
         {NULL, "2", "1GiB", gpu, any, true, 1, 0, gpu, 2, gib},
     };

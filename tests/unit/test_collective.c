@@ -390,8 +390,131 @@ static void test_order_refuses(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
+/* ---- carried out elsewhere ---- */
+
+/* Keeps jobs, and gives completions in the order in which they came. */
+typedef struct far {
+    uint32_t rank[RANKS];
+    const uvcc_job *job[RANKS];
+    uint32_t count, refuse_at; /* the job that is refused, from 1 on; 0: none */
+    unsigned waits;
+    int status;
+} far;
+
+static int far_submit(void *user, uint32_t rank, const uvcc_job *job) {
+    far *f = user;
+    assert_true(f->count < RANKS);
+    if (f->refuse_at == f->count + 1)
+        return UVCC_ERR_USAGE;
+    f->rank[f->count] = rank;
+    f->job[f->count++] = job;
+    return 0;
+}
+
+static int far_poll(void *user, uint32_t rank, uvcc_completion *out) {
+    far *f = user;
+    for (uint32_t i = 0; i < f->count; i++)
+        if (f->job[i] != NULL && f->rank[i] == rank) {
+            *out = (uvcc_completion){f->job[i]->id, f->job[i]->cookie, f->status};
+            f->job[i] = NULL;
+            return 1;
+        }
+    return 0;
+}
+
+static void far_wait(void *user) {
+    far *f = user;
+    f->waits++;
+}
+
+static uvcc_collective *make_far(test_alloc *mem, far *f) {
+    uvcc_collective *c = NULL;
+    uvcc_collective_config cfg = {.size = sizeof cfg,
+                                  .alloc = test_allocator(mem),
+                                  .replicas = R,
+                                  .stages = S,
+                                  .tp_ranks = T,
+                                  .elsewhere = {far_submit, NULL, far_wait, f}};
+    assert_int_equal(uvcc_collective_new(&c, &cfg), UVCC_ERR_USAGE);
+    cfg.elsewhere.poll = far_poll;
+    assert_int_equal(uvcc_collective_new(&c, &cfg), 0);
+    return c;
+}
+
+/* Jobs go on when all members are there, not one before; operands are not touched here. */
+static void test_elsewhere(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    far f = {0};
+    uvcc_collective *c = make_far(&mem, &f);
+    operation *o = calloc(RANKS, sizeof *o);
+    uvcc_completion d;
+    assert_non_null(o);
+    for (uint32_t i = 0; i < 2; i++) /* TP: ranks 0 and 1 */
+        operation_init(&o[i], i, UVCC_COLLECTIVE_ALL_GATHER, UVCC_GROUP_TP, 6, false);
+    assert_int_equal(uvcc_collective_submit(c, 1, &o[1].job), 0);
+    uvcc_collective_wait(c);
+    assert_int_equal(f.count + f.waits + uvcc_collective_running(c), 0);
+    assert_int_equal(uvcc_collective_submit(c, 0, &o[0].job), 0);
+    assert_int_equal(f.count, 2);
+    assert_int_equal(uvcc_collective_running(c), 2);
+    uvcc_collective_wait(c);
+    assert_int_equal(f.waits, 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_ptr_equal(f.job[i], &o[f.rank[i]].job);
+        assert_int_equal(uvcc_collective_pending(c, i), 1);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(uvcc_collective_poll(c, i, &d), 1);
+        assert_int_equal(d.id, 50 + i);
+        assert_int_equal(d.cookie, 9);
+        assert_int_equal(d.status, 0);
+        assert_int_equal(uvcc_collective_poll(c, i, &d), 0);
+        assert_int_equal(uvcc_collective_pending(c, i), 0);
+        assert_int_equal(o[i].out[0][0], 0xEEEE);
+    }
+    assert_int_equal(uvcc_collective_running(c), 0);
+    assert_null(uvcc_collective_why(c));
+    uvcc_collective_free(c);
+    free(o);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
+/* A member's job is refused, or fails: all members that are not elsewhere fail, and all later. */
+static void test_elsewhere_fails(void **state) {
+    (void)state;
+    operation *o = calloc(RANKS, sizeof *o);
+    assert_non_null(o);
+    for (uint32_t at = 0; at <= 4; at++) { /* STAGE: ranks 0, 1, 4, 5; at 0 an operation fails */
+        static const uint32_t ranks[] = {0, 1, 4, 5};
+        test_alloc mem = {0};
+        far f = {.refuse_at = at, .status = UVCC_ERR_JOB};
+        uvcc_collective *c = make_far(&mem, &f);
+        uvcc_completion d;
+        for (uint32_t i = 0; i < 4; i++) {
+            operation_init(&o[i], ranks[i], UVCC_COLLECTIVE_REDUCE_SCATTER, UVCC_GROUP_STAGE, 8,
+                           true);
+            assert_int_equal(uvcc_collective_submit(c, ranks[i], &o[i].job), 0);
+        }
+        assert_int_equal(f.count, at == 0 ? 4 : at - 1);
+        for (uint32_t i = 0; i < 4; i++) {
+            assert_int_equal(uvcc_collective_poll(c, ranks[i], &d), 1);
+            assert_int_equal(d.id, 50 + ranks[i]);
+            assert_int_equal(d.status, UVCC_ERR_JOB);
+            assert_int_equal(uvcc_collective_poll(c, ranks[i], &d), 0);
+        }
+        assert_int_equal(uvcc_collective_running(c), 0);
+        assert_non_null(
+            strstr(uvcc_collective_why(c), at == 0 ? "failed where" : "was refused by"));
+        uvcc_collective_free(c);
+        assert_int_equal(mem.live_blocks, 0);
+    }
+    free(o);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_elsewhere),      cmocka_unit_test(test_elsewhere_fails),
         cmocka_unit_test(test_reduce_scatter), cmocka_unit_test(test_all_gather),
         cmocka_unit_test(test_neighbours),     cmocka_unit_test(test_disagreement),
         cmocka_unit_test(test_failure),        cmocka_unit_test(test_no_memory),

@@ -15,6 +15,7 @@
 typedef struct visit {
     struct visit *next;
     uvcc_completion done;
+    const uvcc_job *job;
     const uvcc_task *task;
     uint32_t rank;
 } visit;
@@ -39,13 +40,16 @@ typedef struct meeting {
 typedef struct worker {
     visit *first, *last; /* completions */
     uint32_t pending;
+    uint32_t elsewhere; /* of these, jobs that others carry out */
 } worker;
 
 struct uvcc_collective {
     uvcc_allocator alloc;
+    uvcc_collective_elsewhere elsewhere;
     uvcci_topology topo;
     worker *workers;
     uint32_t count;
+    uint32_t running;  /* jobs of all workers that are elsewhere */
     uint32_t *members; /* [count]: of the group at hand */
     meeting *meetings;
     bool failed;
@@ -72,7 +76,11 @@ int uvcc_collective_new(uvcc_collective **out, const uvcc_collective_config *cfg
     if (out == NULL || cfg == NULL || cfg->size != sizeof *cfg || cfg->alloc.alloc == NULL ||
         cfg->alloc.free == NULL)
         return UVCC_ERR_USAGE;
+    if ((cfg->elsewhere.submit == NULL) != (cfg->elsewhere.poll == NULL) ||
+        (cfg->elsewhere.submit == NULL) != (cfg->elsewhere.wait == NULL))
+        return UVCC_ERR_USAGE;
     uvcc_collective init = {.alloc = cfg->alloc,
+                            .elsewhere = cfg->elsewhere,
                             .topo = {cfg->replicas, cfg->stages, cfg->tp_ranks}};
     if (uvcci_topology_check(&init.topo) != 0)
         return UVCC_ERR_CONFIG;
@@ -277,8 +285,34 @@ static void all_gather(const meeting *m, unsigned which) {
                    slice * sizeof(uint64_t));
 }
 
+/* All members' jobs go on. Where one is refused nothing can go on, for members that were handed
+ * over wait for it: that ends with the plane that has them. */
+static void hand_over(uvcc_collective *c, meeting *m) {
+    assert(m->here == m->size);
+    for (uint32_t i = 0; i < m->size; i++) {
+        visit *v = m->member[i];
+        if (v == NULL)
+            continue;
+        m->member[i] = NULL;
+        if (c->elsewhere.submit(c->elsewhere.user, v->rank, v->job) == 0) {
+            c->workers[v->rank].elsewhere++;
+            c->running++;
+            drop_visit(c, v);
+            continue;
+        }
+        complete(c, v, UVCC_ERR_JOB);
+        if (c->why == NULL)
+            c->why = "an operation was refused by what carries it out";
+        uvcc_collective_fail(c); /* those of this meeting too */
+    }
+}
+
 static void hold(uvcc_collective *c, meeting *m) {
     assert(m->here == m->size && m->member[0] != NULL);
+    if (c->elsewhere.submit != NULL) {
+        hand_over(c, m);
+        return;
+    }
     const uvcc_task *t = m->member[0]->task;
     for (unsigned which = 0; which < (additive(t) ? 1u : 2u); which++) {
         if (m->at.group == UVCC_GROUP_PP)
@@ -314,7 +348,8 @@ int uvcc_collective_submit(uvcc_collective *c, uint32_t local_rank, const uvcc_j
             drop_meeting(c, m);
         return UVCC_ERR_NOMEM;
     }
-    *v = (visit){.done = {.id = job->id, .cookie = job->cookie}, .task = t, .rank = local_rank};
+    *v = (visit){
+        .done = {.id = job->id, .cookie = job->cookie}, .job = job, .task = t, .rank = local_rank};
     c->workers[local_rank].pending++;
     m->here++;
     m->member[index] = v;
@@ -338,9 +373,20 @@ int uvcc_collective_submit(uvcc_collective *c, uint32_t local_rank, const uvcc_j
 int uvcc_collective_poll(uvcc_collective *c, uint32_t local_rank, uvcc_completion *out) {
     if (c == NULL || out == NULL)
         return UVCC_ERR_USAGE;
-    if (c == NULL || out == NULL || local_rank >= c->count || c->workers[local_rank].first == NULL)
+    if (local_rank >= c->count)
         return 0;
     worker *w = &c->workers[local_rank];
+    if (w->first == NULL) {
+        if (w->elsewhere == 0 || c->elsewhere.poll(c->elsewhere.user, local_rank, out) != 1)
+            return 0;
+        assert(w->pending != 0 && c->running != 0);
+        w->elsewhere--;
+        w->pending--;
+        c->running--;
+        if (out->status != 0 && c->why == NULL)
+            c->why = "an operation failed where it was carried out";
+        return 1;
+    }
     visit *v = w->first;
     assert(w->pending != 0);
     w->first = v->next;
@@ -364,6 +410,15 @@ void uvcc_collective_fail(uvcc_collective *c) {
 
 uint32_t uvcc_collective_pending(const uvcc_collective *c, uint32_t local_rank) {
     return c != NULL && local_rank < c->count ? c->workers[local_rank].pending : 0;
+}
+
+uint32_t uvcc_collective_running(const uvcc_collective *c) {
+    return c != NULL ? c->running : 0;
+}
+
+void uvcc_collective_wait(uvcc_collective *c) {
+    if (c != NULL && c->running != 0)
+        c->elsewhere.wait(c->elsewhere.user);
 }
 
 const char *uvcc_collective_why(const uvcc_collective *c) {

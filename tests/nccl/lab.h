@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What test_nccl runs on: memory of this process (memory.c), or CUDA devices (cards.c). */
+#ifndef UVCC_TESTS_NCCL_LAB_H
+#define UVCC_TESTS_NCCL_LAB_H
+
+#include "io_adapters/nccl/back_end.h"
+#include <stddef.h>
+
+extern const uvcci_nccl_back_end *const lab_back_end;
+
+/* Workers that can be on a device each; 0, and then *why says why. */
+uint32_t lab_devices(const char **why);
+/* Memory that an operand may be; pinned: of the host, which the device reaches. */
+void *lab_take(uint32_t device, size_t bytes, bool pinned);
+void lab_give(void *at, bool pinned);
+void lab_write(void *at, const void *from, size_t bytes);
+void lab_read(void *to, const void *at, size_t bytes);
+/* The next `count` operations that begin at a worker fail, or never end, as the device's (where the
+ * lab can do that: else false). */
+bool lab_break(uint32_t rank, bool hang);
+bool lab_can_break(void);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cards.c - see cards.h. Control messages between workers are calls: the hook of one has the other
+ * hear them. The lock keeps the first ones back until all workers are there. */
+#include "cards.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <uvcc/host.h>
+
+#include "nccl_library.h"
+
+typedef struct card_worker {
+    cards *of;
+    uint32_t rank;
+    uvcc_nccl *nccl;
+} card_worker;
+
+struct cards {
+    const nccl_library *lib;
+    pthread_mutex_t making, lock;
+    pthread_cond_t news;
+    uint64_t wakes, seen; /* guarded by `lock` */
+    void (*wake)(void *user);
+    void *wake_user;
+    char line[256];
+    uint32_t count;
+    card_worker worker[];
+};
+
+static int carry(void *user, uint32_t to, const void *bytes, size_t len) {
+    const card_worker *w = user;
+    cards *c = w->of;
+    (void)pthread_mutex_lock(&c->making);
+    uvcc_nccl *other = to < c->count ? c->worker[to].nccl : NULL;
+    (void)pthread_mutex_unlock(&c->making);
+    return other != NULL ? c->lib->heard(other, w->rank, bytes, len) : UVCC_ERR_STATE;
+}
+
+static void wake(void *user) {
+    cards *c = user;
+    (void)pthread_mutex_lock(&c->lock);
+    c->wakes++;
+    void (*hook)(void *) = c->wake;
+    void *hook_user = c->wake_user;
+    (void)pthread_cond_signal(&c->news);
+    (void)pthread_mutex_unlock(&c->lock);
+    if (hook != NULL)
+        hook(hook_user);
+}
+
+static void keep_line(void *user, uvcc_log_level level, const char *line) {
+    cards *c = user;
+    (void)level;
+    (void)snprintf(c->line, sizeof c->line, "%s", line);
+}
+
+void cards_on_wake(cards *c, void (*hook)(void *user), void *user) {
+    (void)pthread_mutex_lock(&c->lock);
+    c->wake = hook;
+    c->wake_user = user;
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- what uvcc_collective calls ---- */
+
+static int submit(void *user, uint32_t local_rank, const uvcc_job *job) {
+    const cards *c = user;
+    return c->lib->submit(c->worker[local_rank].nccl, job);
+}
+
+static int poll_done(void *user, uint32_t local_rank, uvcc_completion *out) {
+    const cards *c = user;
+    return c->lib->poll(c->worker[local_rank].nccl, out);
+}
+
+static void wait_for(void *user) {
+    cards *c = user;
+    (void)pthread_mutex_lock(&c->lock);
+    while (c->wakes == c->seen)
+        (void)pthread_cond_wait(&c->news, &c->lock);
+    c->seen = c->wakes;
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+uvcc_collective_elsewhere cards_elsewhere(cards *c) {
+    return (uvcc_collective_elsewhere){
+        .submit = submit, .poll = poll_done, .wait = wait_for, .user = c};
+}
+
+/* ---- life ---- */
+
+void cards_close(cards *c) {
+    if (c == NULL)
+        return;
+    for (uint32_t i = 0; i < c->count; i++)
+        c->lib->close(c->worker[i].nccl);
+    for (uint32_t i = 0; i < c->count; i++)
+        c->lib->free(c->worker[i].nccl);
+    (void)pthread_cond_destroy(&c->news);
+    (void)pthread_mutex_destroy(&c->lock);
+    (void)pthread_mutex_destroy(&c->making);
+    free(c);
+}
+
+static int make_worker(cards *c, uint32_t rank, const uvcc_nccl_config *like) {
+    uvcc_nccl_config cfg = *like;
+    c->worker[rank].of = c;
+    c->worker[rank].rank = rank;
+    cfg.local_rank = cfg.device = rank;
+    cfg.send_user = &c->worker[rank];
+    return c->lib->make(&c->worker[rank].nccl, &cfg);
+}
+
+int cards_open(cards **out, uint16_t replicas, uint16_t stages, uint16_t tp_ranks,
+               const char **why) {
+    static char text[320];
+    const uint32_t count = (uint32_t)replicas * stages * tp_ranks;
+    const nccl_library *lib = nccl_library_load(why);
+    *out = NULL;
+    if (lib == NULL)
+        return UVCC_ERR_CONFIG;
+    *why = NULL;
+    cards *c = calloc(1, sizeof *c + count * sizeof c->worker[0]);
+    if (c == NULL)
+        return UVCC_ERR_NOMEM;
+    c->lib = lib;
+    c->count = count;
+    (void)pthread_mutex_init(&c->making, NULL);
+    (void)pthread_mutex_init(&c->lock, NULL);
+    (void)pthread_cond_init(&c->news, NULL);
+    const uvcc_nccl_config cfg = {.size = sizeof cfg,
+                                  .alloc = uvcc_host_allocator(),
+                                  .log = {keep_line, c},
+                                  .replicas = replicas,
+                                  .stages = stages,
+                                  .tp_ranks = tp_ranks,
+                                  .send = carry,
+                                  .wake = wake,
+                                  .wake_user = c};
+    int rc = 0;
+    (void)pthread_mutex_lock(&c->making);
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        rc = make_worker(c, i, &cfg);
+    (void)pthread_mutex_unlock(&c->making);
+    if (rc != 0) { /* those that are there hear that the others never come */
+        for (uint32_t i = 0; i < count; i++)
+            c->lib->fail(c->worker[i].nccl, 0, NULL);
+        (void)snprintf(text, sizeof text, "%u workers take a CUDA device each: %s", count,
+                       c->line[0] != '\0' ? c->line : uvcc_error_text(rc));
+        *why = text;
+        cards_close(c);
+        return rc;
+    }
+    *out = c;
+    return 0;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* nccl_library.h - libuvcc-nccl, loaded when it is needed, so that the command runs where there is
+ * no NCCL. */
+#ifndef UVCC_TOOLS_NCCL_LIBRARY_H
+#define UVCC_TOOLS_NCCL_LIBRARY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <uvcc/nccl.h>
+
+/* The functions of the library that the tools call. */
+typedef struct nccl_library {
+    int (*make)(uvcc_nccl **out, const uvcc_nccl_config *cfg);
+    void (*close)(uvcc_nccl *n);
+    void (*free)(uvcc_nccl *n);
+    int (*heard)(uvcc_nccl *n, uint32_t from, const void *bytes, size_t len);
+    int (*submit)(uvcc_nccl *n, const uvcc_job *job);
+    int (*poll)(uvcc_nccl *n, uvcc_completion *out);
+    uint32_t (*pending)(const uvcc_nccl *n);
+    void (*fail)(uvcc_nccl *n, uint32_t code, const char *why);
+    int (*why)(const uvcc_nccl *n, uint32_t *rank, uint32_t *code, char why[UVCC_NCCL_WHY_BYTES]);
+} nccl_library;
+
+/* NULL, and then *why says what is missing, in words for whoever gave the option; they stay valid
+ * until the next call. */
+const nccl_library *nccl_library_load(const char **why);
+
+#endif
