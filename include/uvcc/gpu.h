@@ -65,6 +65,8 @@ UVCC_API int uvcc_gpu_poll_of(uvcc_gpu *x, uint64_t cookie, uvcc_completion *out
 UVCC_API uint32_t uvcc_gpu_pending(uvcc_gpu *x);
 /** Blocks until a completion is ready or nothing is pending. */
 UVCC_API void uvcc_gpu_wait(uvcc_gpu *x);
+/** The same, of the session with that cookie only. */
+UVCC_API void uvcc_gpu_wait_of(uvcc_gpu *x, uint64_t cookie);
 /** What went wrong first, a sentence; "" while nothing did. Valid until the executor is freed. */
 UVCC_API const char *uvcc_gpu_trouble(uvcc_gpu *x);
 

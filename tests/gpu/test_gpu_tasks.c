@@ -3,6 +3,7 @@
  * operands in pinned memory; what cannot run fails and says why; completions go to whose cookie
  * they have. Skipped where there is no card. */
 #include "card_job.h"
+#include "in_place.h"
 #include "vector_test.h"
 
 static vector_executor on_card(uvcc_gpu *x) {
@@ -27,6 +28,15 @@ static void other_operands(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 3; seed++)
         vector_test_random(&v, seed);
+    uvcc_gpu_free(x);
+}
+
+static void maps_in_place(void **state) {
+    const uvcc_gpu_config cfg = card_config();
+    uvcc_gpu *x = card_open(&cfg);
+    const vector_executor v = on_card(x);
+    (void)state;
+    in_place_maps(&v);
     uvcc_gpu_free(x);
 }
 
@@ -111,6 +121,7 @@ int main(void) {
     card_needed();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_vectors),           cmocka_unit_test(other_operands),
+        cmocka_unit_test(maps_in_place),
         cmocka_unit_test(jobs_of_several_sessions), cmocka_unit_test(a_stray_pointer_is_refused),
         cmocka_unit_test(a_collective_is_refused),  cmocka_unit_test(a_budget_holds),
     };
