@@ -23,9 +23,9 @@ enum {
     TRIES = 4,
     SHARED_LEAST = 150 << 10 /* shared memory of a kernel that draws pads, tables.cuh */
 };
-#define SECOND_NS ((uint64_t)1000000000)
+#define SECOND_NS           ((uint64_t)1000000000)
 #define DEFAULT_DEADLINE_NS (600 * SECOND_NS)
-#define LOOK_NS ((uint64_t)50000) /* how long uvcc_gpu_wait() looks before it sleeps */
+#define LOOK_NS             ((uint64_t)50000) /* how long uvcc_gpu_wait() looks before it sleeps */
 
 uint64_t uvcci_gpu_clock_ns(void) {
     struct timespec t;
@@ -35,7 +35,8 @@ uint64_t uvcci_gpu_clock_ns(void) {
 
 void uvcci_gpu_wait_for(uvcc_gpu *x, pthread_cond_t *c, uint64_t ns) {
     const uint64_t at = uvcci_gpu_clock_ns() + ns;
-    const struct timespec t = {.tv_sec = (time_t)(at / SECOND_NS), .tv_nsec = (long)(at % SECOND_NS)};
+    const struct timespec t = {.tv_sec = (time_t)(at / SECOND_NS),
+                               .tv_nsec = (long)(at % SECOND_NS)};
     (void)pthread_cond_timedwait(c, &x->lock, &t);
 }
 
@@ -53,7 +54,8 @@ static const char *why_not(int device) {
     if (!uvcci_gpu_arch_runs(UVCC_GPU_ARCHS, major, minor))
         return "the device is not of an architecture that the library was built for "
                "(" UVCC_GPU_ARCHS ")";
-    return shared < SHARED_LEAST ? "the device has too little shared memory for tables of AES" : NULL;
+    return shared < SHARED_LEAST ? "the device has too little shared memory for tables of AES"
+                                 : NULL;
 }
 
 /* Devices that can be used, in CUDA's order; *ordinal is CUDA's number of the one at `index`. */
@@ -67,7 +69,7 @@ static uint32_t find_devices(uint32_t index, int *ordinal, const char **why) {
         if (not == NULL && usable++ == index && ordinal != NULL)
             *ordinal = i;
         if (not != NULL)
-            reason = not;
+            reason = not ;
     }
     if (usable == 0)
         (void)cudaGetLastError();
@@ -231,7 +233,8 @@ static int config_read(uvcc_gpu_config *cfg, const uvcc_gpu_config *from) {
         cfg->queue_jobs = DEFAULT_JOBS;
     if (cfg->deadline_ns == 0)
         cfg->deadline_ns = DEFAULT_DEADLINE_NS;
-    return cfg->streams > UVCCI_GPU_STREAMS_MOST || cfg->queue_jobs > MAX_JOBS ? UVCC_ERR_CONFIG : 0;
+    return cfg->streams > UVCCI_GPU_STREAMS_MOST || cfg->queue_jobs > MAX_JOBS ? UVCC_ERR_CONFIG
+                                                                               : 0;
 }
 
 static void *own_take(const uvcc_gpu *x, size_t bytes) {
@@ -337,6 +340,7 @@ static int start_threads(uvcc_gpu *x) {
     return UVCC_ERR_NOMEM;
 }
 
+/* The launcher is made last: what it needs of CUDA is there, and no other thread calls it. */
 int uvcc_gpu_new(uvcc_gpu **out, const uvcc_gpu_config *from) {
     uvcc_gpu_config cfg;
     int ordinal = 0;
@@ -419,7 +423,8 @@ int uvcc_gpu_submit(uvcc_gpu *x, const uvcc_job *job) {
     return full ? UVCC_ERR_AGAIN : 0;
 }
 
-/* The first of a cookie, or of any if that is NULL; done_count if there is none. The lock is held. */
+/* The first of a cookie, or of any if that is NULL; done_count if there is none. The lock is held.
+ */
 static uint32_t find_done(const uvcc_gpu *x, const uint64_t *cookie) {
     uint32_t i = 0;
     while (i < x->done_count && cookie != NULL && x->done[i].cookie != *cookie)

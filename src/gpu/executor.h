@@ -5,9 +5,9 @@
  * marks and deadlines and makes completions; it never calls CUDA. Owners' threads do not either:
  * what they need of it the launcher does.
  *
- * Invariants, under `lock`: pending <= queue_jobs, which is the room of todo, done and cookies, so no
- * push can fail. Each job that was taken makes one completion: the launcher's, if it refused the job
- * before the device was lost; else the watcher's. A job that the launcher reads (`reading`) is
+ * Invariants, under `lock`: pending <= queue_jobs, which is the room of todo, done and cookies, so
+ * no push can fail. Each job that was taken makes one completion: the launcher's, if it refused the
+ * job before the device was lost; else the watcher's. A job that the launcher reads (`reading`) is
  * completed by nobody else, and it calls no CUDA meanwhile; so a job that is given back is not read
  * any more. When the device is lost the launcher ends as soon as CUDA lets it; if it never does,
  * uvcc_gpu_free() leaves it, and all that it may touch, to the process's end. */

@@ -19,7 +19,7 @@ enum {
     ALIGN = 64,
     FIRST_ROOM = 1 << 20,
     FIRST_STEPS = 16,
-    MAPPED_MOST = 8 << 10, /* descriptors that stay in memory of the host */
+    MAPPED_MOST = 256, /* descriptors that stay in memory of the host; more go up sooner */
     SCRATCH_LARGE = 64 << 20,
     DEVICE_LEFT = 256 << 20 /* of the device, by scratch that a job can do without */
 };
@@ -220,7 +220,8 @@ static int note_task(uvcci_lane *l, const uvcc_task *t) {
 static const struct {
     const char *name;
     size_t at;
-    uint16_t noted; /* the kind whose operand of that name note_task() looked at: it may be outside */
+    uint16_t
+        noted; /* the kind whose operand of that name note_task() looked at: it may be outside */
 } block_pointers[UVCCI_LANE_SLOTS] = {
     {"in[0]", offsetof(uvcc_block, in[0]), UVCC_TASK_INPUT},
     {"in[1]", offsetof(uvcc_block, in[1]), 0},
@@ -565,7 +566,8 @@ int uvcci_lane_launch(uvcci_lane *l) {
         e = cuda(l, cudaMemsetAsync(room_at(&l->dev), 0, up, l->stream), "wiping");
     l->mark++;
     if (e == 0)
-        e = cuda(l, uvcci_gpu_run_mark((uint32_t *)(uintptr_t)l->end, l->mark, l->stream), "a mark");
+        e = cuda(l, uvcci_gpu_run_mark((uint32_t *)(uintptr_t)l->end, l->mark, l->stream),
+                 "a mark");
     if (e != 0) {
         if (wipe)
             (void)cudaMemsetAsync(room_at(&l->dev), 0, up, l->stream);

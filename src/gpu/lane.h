@@ -58,10 +58,10 @@ typedef struct uvcci_lane {
     uvcci_outside outside;
     struct uvcci_lane_step *steps; /* kernels to launch */
     uint32_t step_count, step_room;
-    bool secrets;          /* its descriptors have keys */
-    _Atomic uint32_t *end; /* where the mark comes, in memory of the host */
-    uint32_t mark;         /* the job's */
-    uint64_t wipes_seen;   /* the executor's */
+    bool secrets;                                /* its descriptors have keys */
+    _Atomic uint32_t *end;                       /* where the mark comes, in memory of the host */
+    uint32_t mark;                               /* the job's */
+    uint64_t wipes_seen;                         /* the executor's */
     uvcci_gpu_pool_chunk hint[UVCCI_LANE_SLOTS]; /* chunks that operands were in */
     _Atomic int state;                           /* uvcci_lane_state */
     uvcc_job job;
@@ -69,8 +69,8 @@ typedef struct uvcci_lane {
     char text[UVCCI_LANE_TEXT]; /* why the job failed */
 } uvcci_lane;
 
-/* Of these, text says why. end: 4 bytes of pinned memory. 0 or UVCC_ERR_JOB, UVCC_ERR_NOMEM; what is
- * there must be closed in any case. */
+/* Of these, text says why. end: 4 bytes of pinned memory. 0 or UVCC_ERR_JOB, UVCC_ERR_NOMEM; what
+ * is there must be closed in any case. */
 int uvcci_lane_open(uvcci_lane *l, uvcci_lane_home *home, void *end);
 /* give_back false: the device is lost. */
 void uvcci_lane_close(uvcci_lane *l, bool give_back);
@@ -89,7 +89,8 @@ bool uvcci_lane_is_through(const uvcci_lane *l);
 /* After the mark, or after a failed write or launch: what tasks wrote goes outside if `well`, and
  * secrets go from the descriptors. No CUDA. */
 void uvcci_lane_finish(uvcci_lane *l, bool well);
-/* What jobs left in the scratch: the bytes that the caller wipes before the next launch, or NULL. */
+/* What jobs left in the scratch: the bytes that the caller wipes before the next launch, or NULL.
+ */
 uint8_t *uvcci_lane_dirty(uvcci_lane *l, size_t *bytes);
 
 #endif

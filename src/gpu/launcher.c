@@ -238,6 +238,7 @@ static void rest(uvcc_gpu *x, uint64_t quiet_ns) {
     (void)pthread_mutex_unlock(&x->lock);
 }
 
+/* It ends when it is told to and nothing runs any more, or as soon as the device is lost. */
 void *uvcci_gpu_launcher(void *arg) {
     uvcc_gpu *x = arg;
     uint64_t last = uvcci_gpu_clock_ns(), asked = last;

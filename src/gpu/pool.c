@@ -44,7 +44,8 @@ static void record_give(uvcci_gpu_pool *p, void *at, size_t bytes) {
     p->records.free(p->records.user, at, bytes, UVCC_MEM_STATE);
 }
 
-/* CUDA loads a kernel when it is first launched: what would fill the device would make jobs fail. */
+/* CUDA loads a kernel when it is first launched: what would fill the device would make jobs fail.
+ */
 static bool would_fill(size_t bytes, size_t least) {
     size_t left = 0, all = 0;
     return least != 0 && cudaMemGetInfo(&left, &all) == cudaSuccess &&

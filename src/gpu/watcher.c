@@ -5,8 +5,9 @@
 
 #include "gpu/executor.h"
 
-#define NAP_NS ((uint64_t)20000)        /* between looks at a job that takes long */
-#define SLEEP_NS ((uint64_t)100000000) /* most of it: the launcher may be in CUDA without a job */
+#define NAP_NS   ((uint64_t)20000)      /* between looks at a job that takes long */
+#define SLEEP_NS ((uint64_t)100000000)  /* most of it: the launcher may be in CUDA without a job */
+#define CALL_NS  ((uint64_t)1000000000) /* what calls without a job have, if a job has less */
 
 /* Takes a lane's job to its end, unless somebody else does. */
 static bool claim(uvcc_gpu *x, uvcci_lane *l, int state) {
@@ -99,7 +100,8 @@ void *uvcci_gpu_watcher(void *arg) {
         for (uint32_t i = 0; i < x->cfg.streams; i++)
             some |= look(x, &x->lane[i]);
         const uint64_t since = atomic_load(&x->in_cuda), now = uvcci_gpu_clock_ns();
-        if (since != 0 && now > since && now - since >= x->cfg.deadline_ns)
+        const uint64_t most = x->cfg.deadline_ns > CALL_NS ? x->cfg.deadline_ns : CALL_NS;
+        if (since != 0 && now > since && now - since >= most)
             uvcci_gpu_lose(x, "a call of CUDA did not end before the deadline");
         if (atomic_load(&x->lost))
             some |= fail_all(x);

@@ -11,11 +11,11 @@ static const struct {
     uint8_t op;
     bool y;
 } ops[] = {
-    {UVCC_MAP_ADD, true},         {UVCC_MAP_SUB, true},      {UVCC_MAP_ADD_ROW, false},
-    {UVCC_MAP_COPY, false},       {UVCC_MAP_SHL, false},     {UVCC_MAP_PUBLIC, false},
-    {UVCC_MAP_ADD_COL, false},    {UVCC_MAP_SUB_COL, false}, {UVCC_MAP_RSUB_COL, false},
-    {UVCC_MAP_SCALE, false},      {UVCC_MAP_ADD_PUBLIC, false}, {UVCC_MAP_CAUSAL, false},
-    {UVCC_MAP_PUT_ROWS, false},   {UVCC_MAP_ADD_ROWS, false},
+    {UVCC_MAP_ADD, true},       {UVCC_MAP_SUB, true},         {UVCC_MAP_ADD_ROW, false},
+    {UVCC_MAP_COPY, false},     {UVCC_MAP_SHL, false},        {UVCC_MAP_PUBLIC, false},
+    {UVCC_MAP_ADD_COL, false},  {UVCC_MAP_SUB_COL, false},    {UVCC_MAP_RSUB_COL, false},
+    {UVCC_MAP_SCALE, false},    {UVCC_MAP_ADD_PUBLIC, false}, {UVCC_MAP_CAUSAL, false},
+    {UVCC_MAP_PUT_ROWS, false}, {UVCC_MAP_ADD_ROWS, false},
 };
 
 /* x, y and out, lo and hi each, in memory of the executor; what is there before, and after. */
@@ -30,9 +30,10 @@ static void run(bench *b, const uvcc_task *t) {
         up[i] = (uvcc_copy_item){(uint8_t *)b->at[i], (uint8_t *)b->before[i], sizeof b->before[i]};
         down[i] = (uvcc_copy_item){(uint8_t *)b->after[i], (uint8_t *)b->at[i], sizeof b->after[i]};
     }
-    const uvcc_task tasks[3] = {{.kind = UVCC_TASK_COPY, .u.copy = {.items = up, .count = BUFFERS}},
-                                *t,
-                                {.kind = UVCC_TASK_COPY, .u.copy = {.items = down, .count = BUFFERS}}};
+    const uvcc_task tasks[3] = {
+        {.kind = UVCC_TASK_COPY, .u.copy = {.items = up, .count = BUFFERS}},
+        *t,
+        {.kind = UVCC_TASK_COPY, .u.copy = {.items = down, .count = BUFFERS}}};
     const uvcc_job job = {.id = 1, .tasks = tasks, .count = 3};
     uvcc_completion done;
     assert_int_equal(b->x->run(b->x->user, &job, &done), 0);

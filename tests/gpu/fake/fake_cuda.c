@@ -26,17 +26,15 @@ static struct {
     pthread_cond_t news;
     int count, usable, major, minor;
     fake_call block;
-    unsigned blocked, byte_launches;
+    unsigned byte_launches;
     bool hang, breaks, broken;
     struct {
         uint8_t *at;
         size_t bytes;
         bool pinned;
     } memory[BLOCKS];
-} fake = {.lock = PTHREAD_MUTEX_INITIALIZER,
-          .news = PTHREAD_COND_INITIALIZER,
-          .count = 1,
-          .major = 8};
+} fake = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER, .count = 1, .major = 8};
 
 /* --- What tests say --------------------------------------------------------------------------- */
 
@@ -51,13 +49,6 @@ void fake_block(fake_call c) {
     (void)pthread_mutex_lock(&fake.lock);
     fake.block = c;
     (void)pthread_cond_broadcast(&fake.news);
-    (void)pthread_mutex_unlock(&fake.lock);
-}
-
-void fake_await_blocked(void) {
-    (void)pthread_mutex_lock(&fake.lock);
-    while (fake.blocked == 0)
-        (void)pthread_cond_wait(&fake.news, &fake.lock);
     (void)pthread_mutex_unlock(&fake.lock);
 }
 
@@ -102,16 +93,8 @@ unsigned fake_byte_launches(void) {
 
 static cudaError_t enter(fake_call c) {
     (void)pthread_mutex_lock(&fake.lock);
-    fake.blocked++;
-    if (fake.block == c)
-        (void)pthread_cond_broadcast(&fake.news);
-    else
-        fake.blocked--;
-    const bool waits = fake.block == c;
     while (fake.block == c)
         (void)pthread_cond_wait(&fake.news, &fake.lock);
-    if (waits)
-        fake.blocked--;
     const bool broken = fake.broken;
     (void)pthread_mutex_unlock(&fake.lock);
     return broken ? cudaErrorLaunchFailure : cudaSuccess;

@@ -20,8 +20,6 @@ typedef enum fake_call {
 void fake_devices(int count, int usable, int major, int minor);
 /* Calls of that kind wait from now on, until FAKE_NONE. */
 void fake_block(fake_call c);
-/* Waits until a thread waits in such a call. */
-void fake_await_blocked(void);
 /* Kernels that are launched from now on never end, and nothing behind them; false: they do again,
  * those before stay. */
 void fake_hang(bool on);
