@@ -196,7 +196,7 @@ static bool has_gate(unsigned kind) {
 }
 
 void uvcci_gpu_describe_vec(const uvcc_task *t, vec_task *out) {
-    assert(uvcci_gpu_check(t) == 0);
+    assert(uvcci_gpu_is_vec(t->kind));
     memset(out, 0, sizeof *out);
     out->kind = t->kind;
     out->call = t->call;
@@ -213,10 +213,16 @@ void uvcci_gpu_describe_vec(const uvcc_task *t, vec_task *out) {
         out->fn = *t->u.vec.fn;
 }
 
+/* Blocks of one size have one layout of keys. */
 void uvcci_gpu_describe_blocks(const uvcc_task *t, vec_block *to) {
+    const bool keys = has_gate(t->kind) && gate_is_sane(t);
     for (uint32_t i = 0; i < t->u.vec.count; i++) {
         to[i].at = t->u.vec.blocks[i];
-        for (unsigned r = 0; has_gate(t->kind) && gate_is_sane(t) && r < 2; r++)
+        if (keys && i != 0 && to[i].at.count == to[i - 1].at.count) {
+            memcpy(to[i].key, to[i - 1].key, sizeof to[i].key);
+            continue;
+        }
+        for (unsigned r = 0; keys && r < 2; r++)
             uvcc_key_layout_of((uvcc_gate)t->u.vec.gate, t->u.vec.compact, t->u.vec.shift,
                                t->u.vec.bits, to[i].at.count, (uvcc_role)r, &to[i].key[r]);
     }
@@ -249,18 +255,25 @@ uint32_t uvcci_gpu_fn_words(const uvcc_task *t) {
     }
 }
 
-map_task uvcci_gpu_describe_map(const uvcc_task *t) {
-    return (map_task){.op = t->u.map.op,
-                      .shift = t->u.map.shift,
-                      .party = t->u.map.party,
-                      .rows = t->u.map.rows,
-                      .cols = t->u.map.cols,
-                      .block = t->u.map.block,
-                      .part = t->u.map.part,
-                      .x = t->u.map.x,
-                      .y = t->u.map.y,
-                      .out = t->u.map.out,
-                      .constant = t->u.map.constant};
+unsigned uvcci_gpu_describe_map(const uvcc_task *t, map_task to[2]) {
+    to[0] = (map_task){.op = t->u.map.op,
+                       .shift = t->u.map.shift,
+                       .party = t->u.map.party,
+                       .rows = t->u.map.rows,
+                       .cols = t->u.map.cols,
+                       .block = t->u.map.block,
+                       .part = t->u.map.part,
+                       .x = t->u.map.x,
+                       .y = t->u.map.y,
+                       .out = t->u.map.out,
+                       .constant = t->u.map.constant};
+    if (t->u.map.op != UVCC_MAP_PUBLIC || t->u.map.out.lo != t->u.map.x.lo ||
+        t->u.map.out.hi == NULL)
+        return 1;
+    to[1] = to[0];
+    to[0].out.lo = NULL;
+    to[1].out.hi = NULL;
+    return 2;
 }
 
 product_task uvcci_gpu_describe_gemm(const uvcc_task *t) {

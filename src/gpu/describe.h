@@ -17,7 +17,9 @@ bool uvcci_gpu_is_vec(unsigned kind);
 void uvcci_gpu_describe_vec(const uvcc_task *t, vec_task *out);
 /* Its blocks; `to` has room for them. */
 void uvcci_gpu_describe_blocks(const uvcc_task *t, vec_block *to);
-map_task uvcci_gpu_describe_map(const uvcc_task *t);
+/* One map, or two that run one after the other: in place, PUBLIC would read what it zeroed. Gives
+ * how many there are. */
+unsigned uvcci_gpu_describe_map(const uvcc_task *t, map_task to[2]);
 product_task uvcci_gpu_describe_gemm(const uvcc_task *t);
 bits_task uvcci_gpu_describe_bits(const uvcc_task *t);
 /* Items of HASH; gives the number of chunks of their trees. */

@@ -203,7 +203,8 @@ __global__ void gemm_zero(const __grid_constant__ product_task t) {
     const uint64_t each = (uint64_t)t.m * t.n, all = each * t.groups * t.heads;
     for (uint64_t e = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; e < all;
          e += (uint64_t)gridDim.x * blockDim.x) {
-        const uint32_t block = (uint32_t)(e / each), at = (uint32_t)(e % each);
+        const uint32_t block = (uint32_t)(e / each);
+        const uint64_t at = e % each;
         const product_task b = product_block(&t, block / t.heads, block % t.heads);
         b.z[at / t.n * b.z_row + at % t.n] = 0;
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lane.c - see lane.h.
  *
- * A job is gone through three times: sizes are counted, descriptors are written and go up in one
- * copy, kernels are launched. Each time place() gives a task the same offsets. Nothing is launched
- * of a job that has a task that cannot run. */
+ * Measuring gives every task's descriptors their room, writing fills it in the same order. Nothing
+ * is launched of a job that has a task that cannot run. Descriptors of small jobs are read by
+ * kernels where they are made, in pinned memory; others go up in one copy. */
 #include "gpu/lane.h"
 
 #include <assert.h>
@@ -13,8 +13,42 @@
 
 #include "gpu/describe.h"
 #include "gpu/launch.h"
+#include "gpu/overlap.h"
 
-enum { ALIGN = 64, FIRST_ROOM = 1 << 20, OUTSIDE_ROOM = 64, SCRATCH_LARGE = 64 << 20 };
+enum {
+    ALIGN = 64,
+    FIRST_ROOM = 1 << 20,
+    FIRST_STEPS = 16,
+    MAPPED_MOST = 256, /* descriptors that stay in memory of the host; more go up sooner */
+    SCRATCH_LARGE = 64 << 20,
+    DEVICE_LEFT = 256 << 20 /* of the device, by scratch that a job can do without */
+};
+
+/* A kernel to launch, with all that it takes. */
+struct uvcci_lane_step {
+    uint16_t kind;
+    bool has_keys;
+    union {
+        struct {
+            vec_task t;
+            uint32_t units;
+        } vec;
+        map_task map;
+        product_task gemm;
+        bits_task bits;
+        struct {
+            const digest_item *items;
+            uint32_t count;
+            uint64_t chunks;
+        } hash;
+        struct {
+            const uvcc_copy_item *items;
+            uint32_t count;
+            size_t len_max;
+        } bytes;
+    } u;
+    uvcc_step_keys keys;
+};
 
 static int fail(uvcci_lane *l, const char *format, ...) {
     va_list args;
@@ -40,164 +74,120 @@ static int cuda(uvcci_lane *l, cudaError_t e, const char *what) {
     return fail(l, "%s: %s", what, cudaGetErrorString(e));
 }
 
-/* --- Close ------------------------------------------------------------------------------------ */
+/* --- Room ------------------------------------------------------------------------------------- */
 
-static void drop_room(uvcci_lane *l) {
-    if (l->host != NULL)
-        (void)cudaFreeHost(l->host);
-    if (l->dev != NULL)
-        (void)cudaFree(l->dev);
-    l->host = l->dev = NULL;
-    l->room = 0;
+static uint8_t *room_at(const uvcci_lane_room *r) {
+    return r->at != NULL ? r->at : r->first;
 }
 
-/* Residues of shares and digests of secrets stood there. */
-static void drop_scratch(uvcci_lane *l) {
-    if (l->scratch != NULL) {
-        (void)cudaMemset(l->scratch, 0, l->scratch_room);
-        (void)cudaFree(l->scratch);
+static size_t room_bytes(const uvcci_lane_room *r) {
+    return r->at != NULL ? r->bytes : r->first_bytes;
+}
+
+static bool grow_room(uvcci_lane *l, uvcci_lane_room *r, uvcci_gpu_pool *pool, size_t bytes,
+                      size_t left) {
+    if (bytes <= room_bytes(r))
+        return true;
+    size_t room = room_bytes(r);
+    while (room < bytes)
+        room *= 2;
+    uint8_t *at = NULL;
+    for (unsigned try = 0; try < 2 && at == NULL; try++) { /* what was asked for, if not more */
+        room = try == 0 && room <= SCRATCH_LARGE ? room : bytes;
+        at = uvcci_gpu_pool_take(pool, room);
+        if (at == NULL && uvcci_gpu_pool_grow(pool, room, left))
+            at = uvcci_gpu_pool_take(pool, room);
     }
-    l->scratch = NULL;
-    l->scratch_room = 0;
+    if (at == NULL)
+        return false;
+    if (r->at != NULL && pool->pinned)
+        uvcci_gpu_pool_give(pool, r->at, r->bytes);
+    else if (r->at != NULL)
+        l->home->outgrown(l->home->user, r->at, r->bytes);
+    r->at = at;
+    r->bytes = room;
+    return true;
 }
 
+/* What small jobs take is there from the beginning, whatever becomes of the device's memory. */
+int uvcci_lane_open(uvcci_lane *l, uvcci_lane_home *home, void *end) {
+    *l = (uvcci_lane){.home = home, .end = end};
+    int e = cuda(l, cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking), "a stream");
+    if (e == 0)
+        e = cuda(l, cudaHostAlloc((void **)&l->host.first, FIRST_ROOM, cudaHostAllocMapped),
+                 "descriptors");
+    if (e == 0)
+        e = cuda(l, cudaMalloc((void **)&l->dev.first, FIRST_ROOM), "descriptors");
+    if (e == 0)
+        e = cuda(l, cudaMalloc((void **)&l->scratch.first, FIRST_ROOM), "scratch");
+    l->host.first_bytes = l->dev.first_bytes = l->scratch.first_bytes = FIRST_ROOM;
+    return e;
+}
+
+/* Scratch had residues of shares and digests of secrets; what is from pools goes with them. */
 void uvcci_lane_close(uvcci_lane *l, bool give_back) {
     const uvcc_allocator *al = &l->home->records;
-    if (l->outside != NULL)
-        al->free(al->user, l->outside, l->outside_room * sizeof *l->outside, UVCC_MEM_STATE);
+    uvcci_outside_free(&l->outside, al);
+    if (l->steps != NULL)
+        al->free(al->user, l->steps, l->step_room * sizeof *l->steps, UVCC_MEM_SECRET);
     if (!give_back)
         return;
-    drop_room(l);
-    drop_scratch(l);
-    if (l->end != NULL)
-        (void)cudaEventDestroy(l->end);
+    if (l->scratch.first != NULL) {
+        (void)cudaMemset(room_at(&l->scratch), 0, room_bytes(&l->scratch));
+        (void)cudaFree(l->scratch.first);
+    }
+    if (l->host.first != NULL)
+        (void)cudaFreeHost(l->host.first);
+    if (l->dev.first != NULL)
+        (void)cudaFree(l->dev.first);
     if (l->stream != NULL)
         (void)cudaStreamDestroy(l->stream);
 }
 
-/* --- Room, and open --------------------------------------------------------------------------- */
-
-static int reserve(uvcci_lane *l, size_t bytes) {
-    if (bytes <= l->room)
-        return 0;
-    size_t room = l->room == 0 ? FIRST_ROOM : l->room;
-    while (room < bytes)
-        room *= 2;
-    drop_room(l);
-    int e = cuda(l, cudaHostAlloc((void **)&l->host, room, cudaHostAllocMapped), "descriptors");
-    if (e == 0)
-        e = cuda(l, cudaMalloc((void **)&l->dev, room), "descriptors");
-    if (e == 0)
-        l->room = room;
-    else
-        drop_room(l);
-    return e;
-}
-
-static cudaError_t grow_scratch(uvcci_lane *l, size_t bytes) {
-    const size_t room = bytes < FIRST_ROOM ? FIRST_ROOM : bytes < SCRATCH_LARGE ? 2 * bytes : bytes;
-    if (bytes <= l->scratch_room)
-        return cudaSuccess;
-    drop_scratch(l);
-    const cudaError_t rc = cudaMalloc((void **)&l->scratch, room);
-    if (rc == cudaSuccess)
-        l->scratch_room = room;
-    else
-        (void)cudaGetLastError(); /* it is said here, and no later call's */
-    return rc;
-}
-
-/* More than what is needed is welcome, but not at the price of the job. */
-static int reserve_scratch(uvcci_lane *l, size_t needed, size_t wanted) {
-    (void)grow_scratch(l, wanted > needed ? wanted : needed);
-    return cuda(l, grow_scratch(l, needed), "scratch");
-}
-
-/* What small jobs take is there from the beginning, whatever becomes of the device's memory. */
-int uvcci_lane_open(uvcci_lane *l, uvcci_lane_home *home) {
-    *l = (uvcci_lane){.home = home};
-    int e = cuda(l, cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking), "a stream");
-    if (e == 0)
-        e = cuda(l, cudaEventCreateWithFlags(&l->end, cudaEventDisableTiming), "an event");
-    if (e == 0)
-        e = reserve(l, FIRST_ROOM);
-    return e == 0 ? reserve_scratch(l, FIRST_ROOM, 0) : e;
-}
-
-static size_t take(uvcci_lane *l, size_t bytes) {
-    const size_t at = l->used;
-    l->used += (bytes + ALIGN - 1) / ALIGN * ALIGN;
+static size_t take(size_t *used, size_t bytes) {
+    const size_t at = *used;
+    *used += (bytes + ALIGN - 1) / ALIGN * ALIGN;
     return at;
 }
 
-/* --- Memory outside --------------------------------------------------------------------------- */
-
-static bool reachable(const uvcci_lane *l, const void *p, size_t bytes) {
-    return uvcci_gpu_pool_has(&l->home->pinned, p, bytes) ||
-           uvcci_gpu_pool_has(&l->home->device, p, bytes);
+uint8_t *uvcci_lane_dirty(uvcci_lane *l, size_t *bytes) {
+    *bytes = l->dirty;
+    l->dirty = 0;
+    return *bytes != 0 ? room_at(&l->scratch) : NULL;
 }
 
-static int outside_room(uvcci_lane *l) {
-    const uvcc_allocator *al = &l->home->records;
-    if (l->outside_count < l->outside_room)
-        return 0;
-    const uint32_t room = l->outside_room == 0 ? OUTSIDE_ROOM : 2 * l->outside_room;
-    uvcci_lane_outside *more = al->alloc(al->user, room * sizeof *more, UVCC_MEM_STATE);
-    if (more == NULL)
-        return fail(l, "no memory");
-    if (l->outside != NULL) {
-        memcpy(more, l->outside, l->outside_count * sizeof *more);
-        al->free(al->user, l->outside, l->outside_room * sizeof *more, UVCC_MEM_STATE);
+/* --- Operands --------------------------------------------------------------------------------- */
+
+/* Whether a byte is of the pools. Operands of one kind are mostly in the chunk of the block
+ * before, which each slot remembers. */
+static bool reachable(uvcci_lane *l, unsigned slot, const void *p, size_t bytes) {
+    const uint8_t *at = p;
+    uvcci_gpu_pool_chunk *hint = &l->hint[slot];
+    if ((uintptr_t)at - (uintptr_t)hint->at >= hint->bytes) {
+        const uvcci_gpu_pool_chunk *c = uvcci_gpu_pool_find(&l->home->device, p);
+        if (c == NULL)
+            c = uvcci_gpu_pool_find(&l->home->pinned, p);
+        if (c == NULL)
+            return false;
+        *hint = *c;
     }
-    l->outside = more;
-    l->outside_room = room;
-    return 0;
+    return bytes <= hint->bytes - (size_t)(at - hint->at);
 }
 
 /* Notes a range that a task names, if it is outside. */
-static int note(uvcci_lane *l, const void *p, size_t bytes, bool written) {
-    if (p == NULL || bytes == 0 || reachable(l, p, bytes))
+static int note(uvcci_lane *l, unsigned slot, const void *p, size_t bytes, bool written) {
+    if (p == NULL || bytes == 0 || reachable(l, slot, p, bytes))
         return 0;
-    const int e = outside_room(l);
-    if (e == 0)
-        l->outside[l->outside_count++] =
-            (uvcci_lane_outside){.at = (uint8_t *)(uintptr_t)p, .bytes = bytes, .written = written};
-    return e;
-}
-
-/* Ranges that meet become one, so that what a task writes is what the next one reads. Few jobs have
- * any, and those few. */
-static void join_outside(uvcci_lane *l) {
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < l->outside_count; i++) {
-        uvcci_lane_outside r = l->outside[i];
-        for (uint32_t k = 0; k < count;) {
-            const uvcci_lane_outside o = l->outside[k];
-            if (r.at > o.at + o.bytes || o.at > r.at + r.bytes) {
-                k++;
-                continue;
-            }
-            const uint8_t *end = r.at + r.bytes > o.at + o.bytes ? r.at + r.bytes : o.at + o.bytes;
-            r.at = r.at < o.at ? r.at : o.at;
-            r.bytes = (size_t)(end - r.at);
-            r.written |= o.written;
-            l->outside[k] = l->outside[--count];
-            k = 0;
-        }
-        l->outside[count++] = r;
-    }
-    l->outside_count = count;
+    return uvcci_outside_note(&l->outside, &l->home->records, p, bytes, written) == 0
+               ? 0
+               : fail(l, "no memory");
 }
 
 /* Where the device finds a range that was noted. */
 static void *inside(const uvcci_lane *l, const void *p) {
-    const uint8_t *at = p;
-    for (uint32_t i = 0; i < l->outside_count; i++) {
-        const uvcci_lane_outside *o = &l->outside[i];
-        if (at >= o->at && (size_t)(at - o->at) < o->bytes)
-            return l->host + o->copy + (at - o->at);
-    }
-    return (void *)(uintptr_t)p;
+    uint8_t *copies = room_at(&l->host) + l->sizes.descriptors;
+    uint8_t *at = l->outside.count != 0 ? uvcci_outside_find(&l->outside, copies, p) : NULL;
+    return at != NULL ? at : (void *)(uintptr_t)p;
 }
 
 /* What tasks name that may be outside: a host's inputs and outputs, and what the session keeps of
@@ -206,302 +196,394 @@ static int note_task(uvcci_lane *l, const uvcc_task *t) {
     int e = 0;
     for (uint32_t i = 0; t->kind == UVCC_TASK_HASH && i < t->u.hash.count && e == 0; i++) {
         const uvcc_hash_item *h = &t->u.hash.items[i];
-        e = note(l, h->data, h->len, false);
+        e = note(l, 0, h->data, h->len, false);
         if (e == 0)
-            e = note(l, h->out, DIGEST_BYTES, true);
+            e = note(l, 1, h->out, DIGEST_BYTES, true);
     }
     const bool copies = t->kind == UVCC_TASK_COPY || t->kind == UVCC_TASK_WIPE;
     for (uint32_t i = 0; copies && i < t->u.copy.count && e == 0; i++) {
         const uvcc_copy_item *c = &t->u.copy.items[i];
-        e = note(l, c->dst, c->len, true);
+        e = note(l, 0, c->dst, c->len, true);
         if (e == 0 && t->kind == UVCC_TASK_COPY)
-            e = note(l, c->src, c->len, false);
+            e = note(l, 1, c->src, c->len, false);
     }
     const bool in = t->kind == UVCC_TASK_INPUT, out = t->kind == UVCC_TASK_OPEN_ALL_FINISH;
     for (uint32_t i = 0; (in || out) && i < t->u.vec.count && e == 0; i++) {
         const uvcc_block *b = &t->u.vec.blocks[i];
-        e = in ? note(l, b->in[0], (size_t)b->count * 8, false)
-               : note(l, b->out[0], (size_t)b->count * 8, true);
+        e = in ? note(l, 0, b->in[0], (size_t)b->count * 8, false)
+               : note(l, 0, b->out[0], (size_t)b->count * 8, true);
     }
     return e;
 }
 
-/* --- Operands that must be inside ------------------------------------------------------------- */
+/* The pointers of a block. */
+static const struct {
+    const char *name;
+    size_t at;
+    uint16_t
+        noted; /* the kind whose operand of that name note_task() looked at: it may be outside */
+} block_pointers[UVCCI_LANE_SLOTS] = {
+    {"in[0]", offsetof(uvcc_block, in[0]), UVCC_TASK_INPUT},
+    {"in[1]", offsetof(uvcc_block, in[1]), 0},
+    {"in[2]", offsetof(uvcc_block, in[2]), 0},
+    {"in[3]", offsetof(uvcc_block, in[3]), 0},
+    {"out[0]", offsetof(uvcc_block, out[0]), UVCC_TASK_OPEN_ALL_FINISH},
+    {"out[1]", offsetof(uvcc_block, out[1]), 0},
+    {"in_bits", offsetof(uvcc_block, in_bits), 0},
+    {"out_bits", offsetof(uvcc_block, out_bits), 0},
+    {"wire_in[0]", offsetof(uvcc_block, wire_in[0]), 0},
+    {"wire_in[1]", offsetof(uvcc_block, wire_in[1]), 0},
+    {"wire_out[0]", offsetof(uvcc_block, wire_out[0]), 0},
+    {"wire_out[1]", offsetof(uvcc_block, wire_out[1]), 0},
+    {"key", offsetof(uvcc_block, key), 0},
+    {"out_bytes[0]", offsetof(uvcc_block, out_bytes[0]), 0},
+    {"out_bytes[1]", offsetof(uvcc_block, out_bytes[1]), 0},
+    {"words[0]", offsetof(uvcc_block, words[0]), 0},
+    {"words[1]", offsetof(uvcc_block, words[1]), 0},
+    {"out_words", offsetof(uvcc_block, out_words), 0},
+};
 
-static int must_reach(uvcci_lane *l, const uvcc_task *t, const void *p, const char *what) {
-    if (p == NULL || l->home->trust_pointers || reachable(l, p, 1))
-        return 0;
+static int stray(uvcci_lane *l, const uvcc_task *t, const char *what) {
     return fail(l, "%s: %s is not memory of the executor's allocator", kind_name(t->kind), what);
 }
 
 /* Kernels are given no address that they cannot reach. */
-static int must_reach_block(uvcci_lane *l, const uvcc_task *t, const uvcc_block *b) {
-    const struct {
-        const void *p;
-        const char *name;
-        bool noted; /* by note_task(): it has a copy inside, as no other operand of its address has
-                     */
-    } all[] = {{b->in[0], "in[0]", t->kind == UVCC_TASK_INPUT},
-               {b->in[1], "in[1]", false},
-               {b->in[2], "in[2]", false},
-               {b->in[3], "in[3]", false},
-               {b->out[0], "out[0]", t->kind == UVCC_TASK_OPEN_ALL_FINISH},
-               {b->out[1], "out[1]", false},
-               {b->in_bits, "in_bits", false},
-               {b->out_bits, "out_bits", false},
-               {b->wire_in[0], "wire_in[0]", false},
-               {b->wire_in[1], "wire_in[1]", false},
-               {b->wire_out[0], "wire_out[0]", false},
-               {b->wire_out[1], "wire_out[1]", false},
-               {b->key, "key", false},
-               {b->out_bytes[0], "out_bytes[0]", false},
-               {b->out_bytes[1], "out_bytes[1]", false},
-               {b->words[0], "words[0]", false},
-               {b->words[1], "words[1]", false},
-               {b->out_words, "out_words", false}};
-    int e = 0;
-    for (size_t i = 0; i < sizeof all / sizeof all[0] && e == 0; i++)
-        if (!all[i].noted)
-            e = must_reach(l, t, all[i].p, all[i].name);
-    return e;
-}
-
-static int must_reach_shares(uvcci_lane *l, const uvcc_task *t, const uvcc_shares *x,
-                             const char *name) {
-    const int e = must_reach(l, t, x->lo, name);
-    return e == 0 ? must_reach(l, t, x->hi, name) : e;
+static int check_block(uvcci_lane *l, const uvcc_task *t, const uvcc_block *b) {
+    for (unsigned i = 0; i < UVCCI_LANE_SLOTS; i++) {
+        const void *p = NULL;
+        memcpy(&p, (const uint8_t *)b + block_pointers[i].at, sizeof p);
+        if (p != NULL && block_pointers[i].noted != t->kind && !reachable(l, i, p, 1))
+            return stray(l, t, block_pointers[i].name);
+    }
+    return 0;
 }
 
 /* Hash and copy items were looked up by note_task(), so what is left is of blocks and tensors. */
 static int check_pointers(uvcci_lane *l, const uvcc_task *t) {
+    static const char *const names[3] = {"x", "y", "out"};
+    uvcc_shares all[3] = {{NULL, NULL}};
     int e = 0;
-    if (l->home->trust_pointers)
-        return 0;
     for (uint32_t i = 0; uvcci_gpu_is_vec(t->kind) && i < t->u.vec.count && e == 0; i++)
-        e = must_reach_block(l, t, &t->u.vec.blocks[i]);
-    const uvcc_shares none = {NULL, NULL}, z = {t->u.gemm.z, NULL};
-    const bool map = t->kind == UVCC_TASK_MAP, gemm = t->kind == UVCC_TASK_GEMM;
-    const bool bits = t->kind == UVCC_TASK_BIT_SUMS;
-    const struct {
-        const uvcc_shares *x;
-        const char *name;
-    } all[] = {{map    ? &t->u.map.x
-                : gemm ? &t->u.gemm.x
-                : bits ? &t->u.bits.x
-                       : &none,
-                "x"},
-               {map    ? &t->u.map.y
-                : gemm ? &t->u.gemm.y
-                       : &none,
-                "y"},
-               {map    ? &t->u.map.out
-                : gemm ? &z
-                : bits ? &t->u.bits.out
-                       : &none,
-                "out"}};
-    for (size_t i = 0; i < sizeof all / sizeof all[0] && e == 0; i++)
-        e = must_reach_shares(l, t, all[i].x, all[i].name);
+        e = check_block(l, t, &t->u.vec.blocks[i]);
+    if (t->kind == UVCC_TASK_MAP) {
+        all[0] = t->u.map.x;
+        all[1] = t->u.map.y;
+        all[2] = t->u.map.out;
+    } else if (t->kind == UVCC_TASK_GEMM) {
+        all[0] = t->u.gemm.x;
+        all[1] = t->u.gemm.y;
+        all[2].lo = t->u.gemm.z;
+    } else if (t->kind == UVCC_TASK_BIT_SUMS) {
+        all[0] = t->u.bits.x;
+        all[2] = t->u.bits.out;
+    }
+    for (unsigned i = 0; i < 3 && e == 0; i++)
+        if ((all[i].lo != NULL && !reachable(l, 2 * i, all[i].lo, 1)) ||
+            (all[i].hi != NULL && !reachable(l, 2 * i + 1, all[i].hi, 1)))
+            e = stray(l, t, names[i]);
     return e;
 }
 
-/* --- Tasks ------------------------------------------------------------------------------------ */
+/* --- Measuring -------------------------------------------------------------------------------- */
 
-/* Where a task's descriptors are, and what the launch needs to know. */
-typedef struct placing {
-    size_t blocks, entries, words, items;
-    uint32_t units_max;
-    uint64_t chunks;
-    size_t scratch, wish; /* scratch that it needs, and that makes it faster */
-    size_t len_max;
-} placing;
-
-static placing place(uvcci_lane *l, const uvcc_task *t) {
-    placing p = {0};
+static void measure_task(uvcci_lane *l, const uvcc_task *t) {
+    uvcci_lane_sizes *s = &l->sizes;
+    size_t scratch = 0, wish = 0;
     if (uvcci_gpu_is_vec(t->kind)) {
-        p.blocks = take(l, t->u.vec.count * sizeof(vec_block));
-        p.entries = take(l, uvcci_gpu_fn_entries(t) * sizeof(int32_t));
-        p.words = take(l, uvcci_gpu_fn_words(t) * sizeof(int64_t));
+        (void)take(&s->descriptors, t->u.vec.count * sizeof(vec_block));
+        (void)take(&s->descriptors, uvcci_gpu_fn_entries(t) * sizeof(int32_t));
+        (void)take(&s->descriptors, uvcci_gpu_fn_words(t) * sizeof(int64_t));
     } else if (t->kind == UVCC_TASK_HASH) {
-        p.items = take(l, t->u.hash.count * sizeof(digest_item));
+        (void)take(&s->descriptors, t->u.hash.count * sizeof(digest_item));
         for (uint32_t i = 0; i < t->u.hash.count; i++)
-            p.chunks += digest_chunks(&t->u.hash.items[i]);
-        p.scratch = DIGEST_BYTES * p.chunks;
+            scratch += DIGEST_BYTES * digest_chunks(&t->u.hash.items[i]);
+        l->secrets = true;
     } else if (t->kind == UVCC_TASK_GEMM && l->home->hopper) {
         const product_task g = uvcci_gpu_describe_gemm(t);
-        p.wish = uvcci_gpu_gemm_scratch(&g);
+        wish = uvcci_gpu_gemm_scratch(&g);
     } else if (t->kind == UVCC_TASK_COPY || t->kind == UVCC_TASK_WIPE) {
-        p.items = take(l, t->u.copy.count * sizeof(uvcc_copy_item));
-        for (uint32_t i = 0; i < t->u.copy.count; i++)
-            p.len_max = t->u.copy.items[i].len > p.len_max ? t->u.copy.items[i].len : p.len_max;
+        (void)take(&s->descriptors, t->u.copy.count * sizeof(uvcc_copy_item));
     }
-    return p;
+    s->scratch = scratch > s->scratch ? scratch : s->scratch;
+    s->wish = wish > s->wish ? wish : s->wish;
 }
 
-static void write_vec(uvcci_lane *l, const uvcc_task *t, const placing *p) {
-    vec_block *blocks = (vec_block *)(void *)(l->host + p->blocks);
+int uvcci_lane_measure(uvcci_lane *l) {
+    int e = 0;
+    l->sizes = (uvcci_lane_sizes){0};
+    l->outside.count = 0;
+    l->outside.bytes = 0;
+    l->step_count = 0;
+    l->used = 0;
+    l->secrets = false;
+    for (uint32_t i = 0; i < l->job.count && e == 0; i++) {
+        const uvcc_task *t = &l->job.tasks[i];
+        if (uvcci_gpu_check(t) != 0)
+            return fail(l, "%s: it is not within its limits, or no kernel runs it",
+                        kind_name(t->kind));
+        measure_task(l, t);
+        e = note_task(l, t);
+        if (e == 0 && !l->home->trust_pointers)
+            e = check_pointers(l, t);
+    }
+    uvcci_outside_settle(&l->outside);
+    return e;
+}
+
+static bool is_mapped(const uvcci_lane *l) {
+    return l->sizes.descriptors <= MAPPED_MOST;
+}
+
+bool uvcci_lane_must_grow(const uvcci_lane *l) {
+    return l->sizes.descriptors + l->outside.bytes > room_bytes(&l->host) ||
+           (!is_mapped(l) && l->sizes.descriptors > room_bytes(&l->dev)) ||
+           l->sizes.scratch > room_bytes(&l->scratch) || l->sizes.wish > room_bytes(&l->scratch) ||
+           (l->outside.count != 0 && !l->home->trust_pointers);
+}
+
+/* What is copied is read by the CPU. */
+static int check_outside(uvcci_lane *l) {
+    for (uint32_t i = 0; i < l->outside.count; i++) {
+        struct cudaPointerAttributes at = {0};
+        const cudaError_t e = cudaPointerGetAttributes(&at, l->outside.range[i].at);
+        if (e == cudaSuccess && at.type == cudaMemoryTypeDevice)
+            return fail(l, "an operand is memory of a device, and not of the executor's allocator");
+        if (e != cudaSuccess)
+            (void)cudaGetLastError(); /* an old driver, to whom it is nobody's */
+    }
+    return 0;
+}
+
+int uvcci_lane_grow(uvcci_lane *l) {
+    uvcci_lane_home *home = l->home;
+    const uvcci_lane_sizes *s = &l->sizes;
+    const int e = home->trust_pointers ? 0 : check_outside(l);
+    if (e != 0)
+        return e;
+    if (!grow_room(l, &l->host, &home->pinned, s->descriptors + l->outside.bytes, 0))
+        return fail(l, "no pinned memory for what the job names");
+    if (!is_mapped(l) && !grow_room(l, &l->dev, &home->device, s->descriptors, 0))
+        return fail(l, "no memory of the device for descriptors");
+    /* More than what is needed is welcome, but not at the price of the job. */
+    if (s->wish > s->scratch)
+        (void)grow_room(l, &l->scratch, &home->device, s->wish, DEVICE_LEFT);
+    return grow_room(l, &l->scratch, &home->device, s->scratch, 0)
+               ? 0
+               : fail(l, "no memory of the device for scratch");
+}
+
+/* --- Writing ---------------------------------------------------------------------------------- */
+
+static struct uvcci_lane_step *add_step(uvcci_lane *l, const uvcc_task *t) {
+    const uvcc_allocator *al = &l->home->records;
+    if (l->step_count == l->step_room) {
+        const uint32_t room = l->step_room == 0 ? FIRST_STEPS : 2 * l->step_room;
+        struct uvcci_lane_step *more = al->alloc(al->user, room * sizeof *more, UVCC_MEM_SECRET);
+        if (more == NULL)
+            return NULL;
+        if (l->steps != NULL) {
+            memcpy(more, l->steps, l->step_count * sizeof *more);
+            memset(l->steps, 0, l->step_room * sizeof *more);
+            al->free(al->user, l->steps, l->step_room * sizeof *more, UVCC_MEM_SECRET);
+        }
+        l->steps = more;
+        l->step_room = room;
+    }
+    struct uvcci_lane_step *s = &l->steps[l->step_count++];
+    s->kind = t->kind;
+    s->has_keys = t->keys != NULL && uvcci_gpu_is_vec(t->kind);
+    if (s->has_keys)
+        s->keys = *t->keys;
+    return s;
+}
+
+/* What is at an offset of the descriptors, as kernels see it. */
+static const void *seen(const uvcci_lane *l, size_t at) {
+    return (is_mapped(l) ? room_at(&l->host) : room_at(&l->dev)) + at;
+}
+
+static void write_vec(uvcci_lane *l, const uvcc_task *t, struct uvcci_lane_step *s, size_t *used) {
     const uint32_t entries = uvcci_gpu_fn_entries(t), words = uvcci_gpu_fn_words(t);
+    const size_t at = take(used, t->u.vec.count * sizeof(vec_block));
+    const size_t at_entries = take(used, entries * sizeof(int32_t));
+    const size_t at_words = take(used, words * sizeof(int64_t));
+    uint8_t *host = room_at(&l->host);
+    vec_block *blocks = (vec_block *)(void *)(host + at);
+    uvcci_gpu_describe_vec(t, &s->u.vec.t);
     uvcci_gpu_describe_blocks(t, blocks);
-    for (uint32_t i = 0; i < t->u.vec.count; i++) {
+    for (uint32_t i = 0; l->outside.count != 0 && i < t->u.vec.count; i++) {
         blocks[i].at.in[0] = inside(l, blocks[i].at.in[0]);
         blocks[i].at.out[0] = inside(l, blocks[i].at.out[0]);
     }
     if (entries != 0)
-        memcpy(l->host + p->entries, t->u.vec.fn->entries, entries * sizeof(int32_t));
+        memcpy(host + at_entries, t->u.vec.fn->entries, entries * sizeof(int32_t));
     if (words != 0)
-        memcpy(l->host + p->words, t->u.vec.fn->words, words * sizeof(int64_t));
+        memcpy(host + at_words, t->u.vec.fn->words, words * sizeof(int64_t));
+    s->u.vec.t.blocks = seen(l, at);
+    s->u.vec.t.fn.entries = seen(l, at_entries);
+    s->u.vec.t.fn.words = seen(l, at_words);
+    s->u.vec.units = 0;
+    for (uint32_t i = 0, last = 0; i < t->u.vec.count; i++) {
+        const uvcc_block *b = &t->u.vec.blocks[i];
+        const uint32_t units =
+            b->count == last ? 0 : (uvcci_gpu_units(&s->u.vec.t, b) + 63) / 64 * 64;
+        s->u.vec.units = units > s->u.vec.units ? units : s->u.vec.units;
+        last = b->count;
+    }
 }
 
-static void write_items(uvcci_lane *l, const uvcc_task *t, const placing *p) {
-    if (t->kind == UVCC_TASK_HASH) {
-        digest_item *items = (digest_item *)(void *)(l->host + p->items);
-        (void)uvcci_gpu_describe_hash(t, items);
-        for (uint32_t i = 0; i < t->u.hash.count; i++) {
-            items[i].of.data = inside(l, items[i].of.data);
-            items[i].of.out = inside(l, items[i].of.out);
-        }
-        return;
+static void write_hash(uvcci_lane *l, const uvcc_task *t, struct uvcci_lane_step *s, size_t *used) {
+    const size_t at = take(used, t->u.hash.count * sizeof(digest_item));
+    digest_item *items = (digest_item *)(void *)(room_at(&l->host) + at);
+    s->u.hash.chunks = uvcci_gpu_describe_hash(t, items);
+    s->u.hash.count = t->u.hash.count;
+    s->u.hash.items = seen(l, at);
+    for (uint32_t i = 0; l->outside.count != 0 && i < t->u.hash.count; i++) {
+        items[i].of.data = inside(l, items[i].of.data);
+        items[i].of.out = inside(l, items[i].of.out);
     }
-    uvcc_copy_item *items = (uvcc_copy_item *)(void *)(l->host + p->items);
-    for (uint32_t i = 0; i < t->u.copy.count; i++) {
+}
+
+/* Items of COPY that touch each other are of several launches. */
+static int write_bytes(uvcci_lane *l, const uvcc_task *t, size_t *used) {
+    const uint32_t all = t->u.copy.count;
+    const size_t at = take(used, all * sizeof(uvcc_copy_item));
+    uvcc_copy_item *items = (uvcc_copy_item *)(void *)(room_at(&l->host) + at);
+    for (uint32_t i = 0; i < all; i++) {
         items[i] = t->u.copy.items[i];
         items[i].dst = inside(l, items[i].dst);
         items[i].src = inside(l, items[i].src);
     }
-}
-
-static cudaError_t launch_vec(uvcci_lane *l, const uvcc_task *t, const placing *p) {
-    vec_task v;
-    uint32_t most = 0;
-    uvcci_gpu_describe_vec(t, &v);
-    v.blocks = (const vec_block *)(const void *)(l->dev + p->blocks);
-    v.fn.entries = (const int32_t *)(const void *)(l->dev + p->entries);
-    v.fn.words = (const int64_t *)(const void *)(l->dev + p->words);
-    for (uint32_t i = 0; i < t->u.vec.count; i++) {
-        const uint32_t units = (uvcci_gpu_units(&v, &t->u.vec.blocks[i]) + 63) / 64 * 64;
-        most = units > most ? units : most;
+    for (uint32_t i = 0, count = 0; i < all; i += count) {
+        struct uvcci_lane_step *s = add_step(l, t);
+        if (s == NULL)
+            return fail(l, "no memory");
+        count = t->kind == UVCC_TASK_WIPE ? all : uvcci_overlap_run(items + i, all - i);
+        s->u.bytes.items = seen(l, at + i * sizeof *items);
+        s->u.bytes.count = count;
+        s->u.bytes.len_max = 0;
+        for (uint32_t k = i; k < i + count; k++)
+            if (items[k].len > s->u.bytes.len_max)
+                s->u.bytes.len_max = items[k].len;
     }
-    return uvcci_gpu_run_vec(&v, t->keys, most, l->home->sms, l->stream);
+    return 0;
 }
 
-static int launch(uvcci_lane *l, const uvcc_task *t, const placing *p) {
+static int write_map(uvcci_lane *l, const uvcc_task *t) {
+    map_task of[2];
+    const unsigned count = uvcci_gpu_describe_map(t, of);
+    for (unsigned i = 0; i < count; i++) {
+        struct uvcci_lane_step *s = add_step(l, t);
+        if (s == NULL)
+            return fail(l, "no memory");
+        s->u.map = of[i];
+    }
+    return 0;
+}
+
+static int write_task(uvcci_lane *l, const uvcc_task *t, size_t *used) {
+    if (t->kind == UVCC_TASK_COPY || t->kind == UVCC_TASK_WIPE)
+        return write_bytes(l, t, used);
+    if (t->kind == UVCC_TASK_MAP)
+        return write_map(l, t);
+    struct uvcci_lane_step *s = add_step(l, t);
+    if (s == NULL)
+        return fail(l, "no memory");
+    if (t->kind == UVCC_TASK_GEMM)
+        s->u.gemm = uvcci_gpu_describe_gemm(t);
+    else if (t->kind == UVCC_TASK_BIT_SUMS)
+        s->u.bits = uvcci_gpu_describe_bits(t);
+    else if (t->kind == UVCC_TASK_HASH)
+        write_hash(l, t, s, used);
+    else
+        write_vec(l, t, s, used);
+    return 0;
+}
+
+int uvcci_lane_write(uvcci_lane *l) {
+    size_t used = 0;
+    int e = 0;
+    l->used = l->sizes.descriptors + l->outside.bytes;
+    uvcci_outside_copy_in(&l->outside, room_at(&l->host) + l->sizes.descriptors);
+    for (uint32_t i = 0; i < l->job.count && e == 0; i++)
+        e = write_task(l, &l->job.tasks[i], &used);
+    assert(e != 0 || used == l->sizes.descriptors);
+    return e;
+}
+
+/* --- Launching -------------------------------------------------------------------------------- */
+
+static cudaError_t launch_gemm(uvcci_lane *l, const product_task *g) {
+    const size_t wish = l->home->hopper ? uvcci_gpu_gemm_scratch(g) : 0;
+    const size_t room = room_bytes(&l->scratch);
+    if (wish != 0 && l->dirty < room)
+        l->dirty = room;
+    return uvcci_gpu_run_gemm(g, wish != 0 ? room_at(&l->scratch) : NULL, room, l->home->sms,
+                              l->stream);
+}
+
+static cudaError_t launch_hash(uvcci_lane *l, const struct uvcci_lane_step *s) {
+    const size_t bytes = DIGEST_BYTES * s->u.hash.chunks;
+    l->dirty = bytes > l->dirty ? bytes : l->dirty;
+    return uvcci_gpu_run_hash(s->u.hash.items, s->u.hash.count, s->u.hash.chunks,
+                              room_at(&l->scratch), l->stream);
+}
+
+static int launch(uvcci_lane *l, const struct uvcci_lane_step *s) {
     const unsigned sms = l->home->sms;
     cudaError_t e = cudaSuccess;
-    if (uvcci_gpu_is_vec(t->kind)) {
-        e = launch_vec(l, t, p);
-    } else if (t->kind == UVCC_TASK_MAP) {
-        const map_task m = uvcci_gpu_describe_map(t);
-        e = uvcci_gpu_run_map(&m, sms, l->stream);
-    } else if (t->kind == UVCC_TASK_GEMM) {
-        const product_task g = uvcci_gpu_describe_gemm(t);
-        e = uvcci_gpu_run_gemm(&g, p->wish != 0 ? l->scratch : NULL, l->scratch_room, sms,
-                               l->stream);
-    } else if (t->kind == UVCC_TASK_BIT_SUMS) {
-        const bits_task b = uvcci_gpu_describe_bits(t);
-        e = uvcci_gpu_run_bits(&b, sms, l->stream);
-    } else if (t->kind == UVCC_TASK_HASH) {
-        e = uvcci_gpu_run_hash((const digest_item *)(const void *)(l->dev + p->items),
-                               t->u.hash.count, p->chunks, l->scratch, l->stream);
-    } else {
-        e = uvcci_gpu_run_bytes((const uvcc_copy_item *)(const void *)(l->dev + p->items),
-                                t->u.copy.count, p->len_max, t->kind == UVCC_TASK_WIPE, l->stream);
-    }
-    return cuda(l, e, kind_name(t->kind));
+    if (uvcci_gpu_is_vec(s->kind))
+        e = uvcci_gpu_run_vec(&s->u.vec.t, s->has_keys ? &s->keys : NULL, s->u.vec.units, sms,
+                              l->stream);
+    else if (s->kind == UVCC_TASK_MAP)
+        e = uvcci_gpu_run_map(&s->u.map, sms, l->stream);
+    else if (s->kind == UVCC_TASK_GEMM)
+        e = launch_gemm(l, &s->u.gemm);
+    else if (s->kind == UVCC_TASK_BIT_SUMS)
+        e = uvcci_gpu_run_bits(&s->u.bits, sms, l->stream);
+    else if (s->kind == UVCC_TASK_HASH)
+        e = launch_hash(l, s);
+    else
+        e = uvcci_gpu_run_bytes(s->u.bytes.items, s->u.bytes.count, s->u.bytes.len_max,
+                                s->kind == UVCC_TASK_WIPE, l->stream);
+    return cuda(l, e, kind_name(s->kind));
 }
 
-/* --- Jobs ------------------------------------------------------------------------------------- */
-
-/* Counts what the job takes, and refuses it if a task cannot run. */
-static int measure(uvcci_lane *l, const uvcc_job *job, size_t *descriptors) {
-    size_t scratch = 0, wish = 0;
-    int e = 0;
-    l->outside_count = 0;
-    l->used = 0;
-    for (uint32_t i = 0; i < job->count && e == 0; i++) {
-        const uvcc_task *t = &job->tasks[i];
-        if (uvcci_gpu_check(t) != 0)
-            return fail(l, "%s: it is not within its limits, or no kernel runs it",
-                        kind_name(t->kind));
-        const placing p = place(l, t);
-        scratch = p.scratch > scratch ? p.scratch : scratch;
-        wish = p.wish > wish ? p.wish : wish;
-        e = note_task(l, t);
-    }
-    *descriptors = l->used;
-    if (e != 0)
-        return e;
-    join_outside(l);
-    for (uint32_t i = 0; i < l->outside_count; i++)
-        l->outside[i].copy = take(l, l->outside[i].bytes);
-    e = reserve(l, l->used);
-    for (uint32_t i = 0; i < job->count && e == 0; i++)
-        e = check_pointers(l, &job->tasks[i]);
-    return e == 0 ? reserve_scratch(l, scratch, wish) : e;
-}
-
-static bool has_secrets(const uvcc_job *job) {
-    bool has = false;
-    for (uint32_t i = 0; i < job->count; i++)
-        has |= job->tasks[i].kind == UVCC_TASK_HASH;
-    return has;
-}
-
-/* For all tasks, before the one copy of them goes up. */
-static void write_all(uvcci_lane *l, const uvcc_job *job) {
-    l->used = 0;
-    for (uint32_t i = 0; i < job->count; i++) {
-        const uvcc_task *t = &job->tasks[i];
-        const placing p = place(l, t);
-        if (uvcci_gpu_is_vec(t->kind))
-            write_vec(l, t, &p);
-        else if (t->kind == UVCC_TASK_HASH || t->kind == UVCC_TASK_COPY ||
-                 t->kind == UVCC_TASK_WIPE)
-            write_items(l, t, &p);
-    }
-}
-
-/* Copies of memory outside are made before descriptors name them. On an error what was launched is
- * waited for: the caller gives the job back, and its memory. */
-int uvcci_lane_start(uvcci_lane *l, const uvcc_job *job) {
-    size_t descriptors = 0;
-    assert(!l->busy);
-    int e = measure(l, job, &descriptors);
-    if (e != 0)
-        return e;
-    const size_t all = l->used;
-    for (uint32_t i = 0; i < l->outside_count; i++)
-        memcpy(l->host + l->outside[i].copy, l->outside[i].at, l->outside[i].bytes);
-    write_all(l, job);
-    if (descriptors != 0)
-        e = cuda(l,
-                 cudaMemcpyAsync(l->dev, l->host, descriptors, cudaMemcpyHostToDevice, l->stream),
-                 "descriptors");
-    l->used = 0;
-    for (uint32_t i = 0; i < job->count && e == 0; i++) {
-        const placing p = place(l, &job->tasks[i]);
-        e = launch(l, &job->tasks[i], &p);
-    }
-    if (e == 0 && has_secrets(job))
-        e = cuda(l, cudaMemsetAsync(l->dev, 0, descriptors, l->stream), "wiping");
+/* On an error what was launched is waited for: the caller gives the job back, and its memory. */
+int uvcci_lane_launch(uvcci_lane *l) {
+    const size_t up = is_mapped(l) ? 0 : l->sizes.descriptors;
+    int e = up == 0 ? 0
+                    : cuda(l,
+                           cudaMemcpyAsync(room_at(&l->dev), room_at(&l->host), up,
+                                           cudaMemcpyHostToDevice, l->stream),
+                           "descriptors");
+    for (uint32_t i = 0; i < l->step_count && e == 0; i++)
+        e = launch(l, &l->steps[i]);
+    if (l->step_count != 0)
+        memset(l->steps, 0, l->step_count * sizeof *l->steps); /* keys */
+    const bool wipe = up != 0 && l->secrets;
+    if (e == 0 && wipe)
+        e = cuda(l, cudaMemsetAsync(room_at(&l->dev), 0, up, l->stream), "wiping");
+    l->mark++;
     if (e == 0)
-        e = cuda(l, cudaEventRecord(l->end, l->stream), "an event");
-    l->used = all;
-    l->job = *job;
-    l->busy = e == 0;
-    if (e != 0) { /* what was launched of it ends before its memory is given back */
+        e = cuda(l, uvcci_gpu_run_mark((uint32_t *)(uintptr_t)l->end, l->mark, l->stream),
+                 "a mark");
+    if (e != 0) {
+        if (wipe)
+            (void)cudaMemsetAsync(room_at(&l->dev), 0, up, l->stream);
         (void)cudaStreamSynchronize(l->stream);
-        if (descriptors != 0)
-            (void)cudaMemset(l->dev, 0, descriptors);
-        memset(l->host, 0, all);
         (void)cudaGetLastError();
     }
     return e;
 }
 
-void uvcci_lane_finish(uvcci_lane *l) {
-    for (uint32_t i = 0; i < l->outside_count; i++)
-        if (l->outside[i].written)
-            memcpy(l->outside[i].at, l->host + l->outside[i].copy, l->outside[i].bytes);
-    if (l->outside_count != 0 || has_secrets(&l->job))
-        memset(l->host, 0, l->used);
-    l->busy = false;
+bool uvcci_lane_is_through(const uvcci_lane *l) {
+    return atomic_load_explicit(l->end, memory_order_acquire) == l->mark;
+}
+
+void uvcci_lane_finish(uvcci_lane *l, bool well) {
+    if (well)
+        uvcci_outside_copy_out(&l->outside, room_at(&l->host) + l->sizes.descriptors);
+    if (l->used != 0 && (l->outside.count != 0 || l->secrets))
+        memset(room_at(&l->host), 0, l->used);
 }

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane.h - a stream on which one job runs at a time: its descriptors go up in one copy, its kernels
- * are launched in order, an event says when they are through. */
+/* lane.h - a stream on which one job runs at a time: what the job is made of is read into the
+ * lane's own memory, its kernels are launched in order, the last one writes a mark into memory of
+ * the host.
+ *
+ * A lane's job is read without a call of CUDA, and launched without a look at the job: so a job can
+ * be given back to its owner while CUDA keeps the thread that launches it. The calls, in order:
+ * measure, and where that says so, grow; write; launch; when the mark is there, finish. */
 #ifndef UVCCI_GPU_LANE_H
 #define UVCCI_GPU_LANE_H
 
 #include <cuda_runtime_api.h>
+#include <stdatomic.h>
 
+#include "gpu/outside.h"
 #include "gpu/pool.h"
 #include <uvcc/compute.h>
 
-enum { UVCCI_LANE_TEXT = 160 };
-
-/* Host memory that is not the device's to reach: what a job names of it is copied in and out. */
-typedef struct uvcci_lane_outside {
-    uint8_t *at;
-    size_t bytes, copy; /* where its copy is among the descriptors */
-    bool written;
-} uvcci_lane_outside;
+enum { UVCCI_LANE_TEXT = 160, UVCCI_LANE_SLOTS = 18 };
 
 /* What lanes of an executor share. */
 typedef struct uvcci_lane_home {
@@ -25,32 +25,72 @@ typedef struct uvcci_lane_home {
     unsigned sms;
     bool trust_pointers;
     bool hopper; /* its tensor cores are those that ring_gemm.h was compiled for */
+    /* The grower's: takes back what a lane has outgrown, to be wiped on the device. */
+    void (*outgrown)(void *user, void *at, size_t bytes);
+    void *user;
 } uvcci_lane_home;
+
+/* Memory that a job needs: a part that the lane always has, or more from a pool. */
+typedef struct uvcci_lane_room {
+    uint8_t *first, *at;
+    size_t first_bytes, bytes;
+} uvcci_lane_room;
+
+/* Sizes of a job. */
+typedef struct uvcci_lane_sizes {
+    size_t descriptors, scratch, wish; /* scratch that it needs, and that makes it faster */
+} uvcci_lane_sizes;
+
+typedef enum uvcci_lane_state {
+    UVCCI_LANE_FREE,
+    UVCCI_LANE_STARTING, /* it has a job that is read or launched */
+    UVCCI_LANE_RUNNING,  /* all of it is on the stream */
+    UVCCI_LANE_ENDING,   /* somebody makes the job's completion */
+} uvcci_lane_state;
 
 typedef struct uvcci_lane {
     uvcci_lane_home *home;
     cudaStream_t stream;
-    cudaEvent_t end;
-    uint8_t *host, *dev; /* descriptors: where they are made, where kernels read them */
-    size_t room;
-    uint8_t *scratch; /* digests of chunks; residues of products */
-    size_t scratch_room;
-    uvcci_lane_outside *outside;
-    uint32_t outside_count, outside_room;
-    size_t used; /* of the descriptors and copies of the job that runs */
-    bool busy;
+    uvcci_lane_room host, dev, scratch; /* descriptors and copies; descriptors; digests, residues */
+    size_t dirty;                       /* bytes of the scratch that jobs wrote */
+    uvcci_lane_sizes sizes;
+    size_t used; /* bytes of `host` that the job has */
+    uvcci_outside outside;
+    struct uvcci_lane_step *steps; /* kernels to launch */
+    uint32_t step_count, step_room;
+    bool secrets;                                /* its descriptors have keys */
+    _Atomic uint32_t *end;                       /* where the mark comes, in memory of the host */
+    uint32_t mark;                               /* the job's */
+    uint64_t wipes_seen;                         /* the executor's */
+    uvcci_gpu_pool_chunk hint[UVCCI_LANE_SLOTS]; /* chunks that operands were in */
+    _Atomic int state;                           /* uvcci_lane_state */
     uvcc_job job;
-    uint64_t began_ns;
+    _Atomic uint64_t began_ns;
     char text[UVCCI_LANE_TEXT]; /* why the job failed */
 } uvcci_lane;
 
-/* 0 or UVCC_ERR_JOB, UVCC_ERR_NOMEM; what is there must be closed in any case. */
-int uvcci_lane_open(uvcci_lane *l, uvcci_lane_home *home);
+/* Of these, text says why. end: 4 bytes of pinned memory. 0 or UVCC_ERR_JOB, UVCC_ERR_NOMEM; what
+ * is there must be closed in any case. */
+int uvcci_lane_open(uvcci_lane *l, uvcci_lane_home *home, void *end);
 /* give_back false: the device is lost. */
 void uvcci_lane_close(uvcci_lane *l, bool give_back);
-/* Puts all of a job on the stream. 0: it runs; UVCC_ERR_JOB: it does not, and text says why. */
-int uvcci_lane_start(uvcci_lane *l, const uvcc_job *job);
-/* After its event: what goes outside goes there, and secrets go from the descriptors. */
-void uvcci_lane_finish(uvcci_lane *l);
+/* Reads the job. 0; UVCC_ERR_JOB: it cannot run. */
+int uvcci_lane_measure(uvcci_lane *l);
+/* Whether the lane must grow before it can write, or look at what the host gave. */
+bool uvcci_lane_must_grow(const uvcci_lane *l);
+/* Calls CUDA. UVCC_ERR_JOB: there is no room. */
+int uvcci_lane_grow(uvcci_lane *l);
+/* Reads the job, and what it names outside. */
+int uvcci_lane_write(uvcci_lane *l);
+/* Puts all on the stream. UVCC_ERR_JOB: nothing of it runs any more. */
+int uvcci_lane_launch(uvcci_lane *l);
+/* Whether all of it ran. No CUDA. */
+bool uvcci_lane_is_through(const uvcci_lane *l);
+/* After the mark, or after a failed write or launch: what tasks wrote goes outside if `well`, and
+ * secrets go from the descriptors. No CUDA. */
+void uvcci_lane_finish(uvcci_lane *l, bool well);
+/* What jobs left in the scratch: the bytes that the caller wipes before the next launch, or NULL.
+ */
+uint8_t *uvcci_lane_dirty(uvcci_lane *l, size_t *bytes);
 
 #endif

@@ -36,6 +36,9 @@ cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint64_
 cudaError_t uvcci_gpu_run_bytes(const uvcc_copy_item *items, uint32_t count, size_t len_max,
                                 bool wipe, cudaStream_t s);
 
+/* Writes `mark` to memory of the host, after what ran before on the stream is seen there. */
+cudaError_t uvcci_gpu_run_mark(uint32_t *to, uint32_t mark, cudaStream_t s);
+
 #ifdef __cplusplus
 }
 #endif

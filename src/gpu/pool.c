@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool.c - see pool.h. Chunks are sorted by address, so that a pointer's is found by halving.
- * Blocks never go back to CUDA before the end: sessions take the same sizes step after step. */
+/* pool.c - see pool.h. Chunks are sorted by address, so that a pointer's is found by halving; they
+ * change by the grower alone, which therefore reads them without the lock. Blocks never go back to
+ * CUDA before the end: sessions take the same sizes step after step. */
 #include "gpu/pool.h"
 
 #include <assert.h>
 #include <cuda_runtime_api.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 64 << 20, LEAST_BYTES = 256, FIRST_ROOM = 64, DEVICE_LEFT = 256 << 20 };
+enum { CHUNK_BYTES = 64 << 20, LEAST_BYTES = 256, FIRST_ROOM = 64 };
 
 struct uvcci_gpu_pool_free {
     struct uvcci_gpu_pool_free *next;
@@ -43,20 +44,20 @@ static void record_give(uvcci_gpu_pool *p, void *at, size_t bytes) {
     p->records.free(p->records.user, at, bytes, UVCC_MEM_STATE);
 }
 
-/* CUDA loads a kernel when it is first launched, and jobs have descriptors and scratch: what would
- * fill the device would make jobs fail. */
-static bool would_fill(size_t bytes) {
+/* CUDA loads a kernel when it is first launched: what would fill the device would make jobs fail.
+ */
+static bool would_fill(size_t bytes, size_t least) {
     size_t left = 0, all = 0;
-    return cudaMemGetInfo(&left, &all) == cudaSuccess &&
-           (left < DEVICE_LEFT || bytes > left - DEVICE_LEFT);
+    return least != 0 && cudaMemGetInfo(&left, &all) == cudaSuccess &&
+           (left < least || bytes > left - least);
 }
 
-static void *from_cuda(const uvcci_gpu_pool *p, size_t bytes) {
+static void *from_cuda(const uvcci_gpu_pool *p, size_t bytes, size_t left) {
     void *at = NULL;
     const cudaError_t e =
-        p->pinned           ? cudaHostAlloc(&at, bytes, cudaHostAllocPortable | cudaHostAllocMapped)
-        : would_fill(bytes) ? cudaErrorMemoryAllocation
-                            : cudaMalloc(&at, bytes);
+        p->pinned ? cudaHostAlloc(&at, bytes, cudaHostAllocPortable | cudaHostAllocMapped)
+        : would_fill(bytes, left) ? cudaErrorMemoryAllocation
+                                  : cudaMalloc(&at, bytes);
     if (e != cudaSuccess)
         (void)cudaGetLastError(); /* the next launch is not at fault */
     return e == cudaSuccess ? at : NULL;
@@ -83,6 +84,7 @@ void uvcci_gpu_pool_close(uvcci_gpu_pool *p, bool give_back) {
     (void)pthread_mutex_destroy(&p->lock);
 }
 
+/* The lock is held. */
 static bool room_for_chunk(uvcci_gpu_pool *p) {
     if (p->chunk_count < p->chunk_room)
         return true;
@@ -99,58 +101,71 @@ static bool room_for_chunk(uvcci_gpu_pool *p) {
     return true;
 }
 
-/* A chunk in its place among the others; its number, or chunk_count. */
-static uint32_t add_chunk(uvcci_gpu_pool *p, size_t bytes) {
-    if ((p->limit != 0 && bytes > p->limit - p->held) || !room_for_chunk(p))
-        return p->chunk_count;
-    uint8_t *at = from_cuda(p, bytes);
-    if (at == NULL)
-        return p->chunk_count;
+/* Small blocks fill chunks, large ones have one each. */
+static bool is_large(size_t size) {
+    return size > CHUNK_BYTES / 8;
+}
+
+/* A chunk in its place among the others. The lock is held. */
+static void add_chunk(uvcci_gpu_pool *p, uint8_t *at, size_t bytes, bool fill) {
     uint32_t i = p->chunk_count++;
     for (; i != 0 && p->chunks[i - 1].at > at; i--)
         p->chunks[i] = p->chunks[i - 1];
     if (i <= p->filling && p->chunk_count > 1)
         p->filling++;
-    p->chunks[i] = (uvcci_gpu_pool_chunk){at, bytes, 0};
+    p->chunks[i] = (uvcci_gpu_pool_chunk){at, bytes, fill ? 0 : bytes};
+    if (fill)
+        p->filling = i;
     p->held += bytes;
-    return i;
 }
 
-/* Small blocks fill chunks, large ones have one each. */
-static void *cut(uvcci_gpu_pool *p, size_t size) {
-    const bool large = size > CHUNK_BYTES / 8;
-    uvcci_gpu_pool_chunk *c = p->chunk_count != 0 ? &p->chunks[p->filling] : NULL;
-    if (large || c == NULL || c->bytes - c->used < size) {
-        const uint32_t before = p->chunk_count;
-        uint32_t i = add_chunk(p, large ? size : CHUNK_BYTES);
-        if (p->chunk_count == before && !large) /* less may be left */
-            i = add_chunk(p, size);
-        if (p->chunk_count == before)
-            return NULL;
-        if (!large)
-            p->filling = i;
-        c = &p->chunks[i];
+/* One chunk of that size: to be filled with blocks, or one block of a class. */
+static bool grow_by(uvcci_gpu_pool *p, size_t bytes, unsigned class, size_t left) {
+    const bool fill = class == UVCCI_GPU_POOL_CLASSES;
+    (void)pthread_mutex_lock(&p->lock);
+    const bool may = (p->limit == 0 || bytes <= p->limit - p->held) && room_for_chunk(p);
+    (void)pthread_mutex_unlock(&p->lock);
+    uint8_t *at = may ? from_cuda(p, bytes, left) : NULL; /* it may take long: no lock */
+    if (at == NULL)
+        return false;
+    (void)pthread_mutex_lock(&p->lock);
+    add_chunk(p, at, bytes, fill);
+    if (!fill) { /* the block that it was made for is found among those that came back */
+        struct uvcci_gpu_pool_free *f = record_take(p, sizeof *f);
+        if (f != NULL) {
+            *f = (struct uvcci_gpu_pool_free){p->kept[class], at};
+            p->kept[class] = f;
+        }
     }
-    uint8_t *at = c->at + c->used;
-    c->used += size;
-    assert(c->used <= c->bytes);
-    return at;
+    (void)pthread_mutex_unlock(&p->lock);
+    return true;
+}
+
+bool uvcci_gpu_pool_grow(uvcci_gpu_pool *p, size_t bytes, size_t left) {
+    size_t size = 0;
+    const unsigned class = class_of(bytes, &size);
+    if (class == UVCCI_GPU_POOL_CLASSES)
+        return false;
+    return (!is_large(size) && grow_by(p, CHUNK_BYTES, UVCCI_GPU_POOL_CLASSES, left)) ||
+           grow_by(p, size, class, left); /* less may be left */
 }
 
 void *uvcci_gpu_pool_take(uvcci_gpu_pool *p, size_t bytes) {
     size_t size = 0;
-    const unsigned c = class_of(bytes, &size);
+    const unsigned class = class_of(bytes, &size);
     void *at = NULL;
-    if (c == UVCCI_GPU_POOL_CLASSES)
+    if (class == UVCCI_GPU_POOL_CLASSES)
         return NULL;
     (void)pthread_mutex_lock(&p->lock);
-    struct uvcci_gpu_pool_free *f = p->kept[c];
+    struct uvcci_gpu_pool_free *f = p->kept[class];
+    uvcci_gpu_pool_chunk *c = p->chunk_count != 0 ? &p->chunks[p->filling] : NULL;
     if (f != NULL) {
-        p->kept[c] = f->next;
+        p->kept[class] = f->next;
         at = f->at;
         record_give(p, f, sizeof *f);
-    } else {
-        at = cut(p, size);
+    } else if (c != NULL && !is_large(size) && c->bytes - c->used >= size) {
+        at = c->at + c->used;
+        c->used += size;
     }
     (void)pthread_mutex_unlock(&p->lock);
     return at;
@@ -169,20 +184,16 @@ void uvcci_gpu_pool_give(uvcci_gpu_pool *p, void *at, size_t bytes) {
     (void)pthread_mutex_unlock(&p->lock);
 }
 
-bool uvcci_gpu_pool_has(uvcci_gpu_pool *p, const void *at, size_t bytes) {
-    const uint8_t *from = at;
-    (void)pthread_mutex_lock(&p->lock);
-    uint32_t lo = 0, hi = p->chunk_count; /* the last chunk at `from` or before */
+const uvcci_gpu_pool_chunk *uvcci_gpu_pool_find(const uvcci_gpu_pool *p, const void *at) {
+    const uint8_t *byte = at;
+    uint32_t lo = 0, hi = p->chunk_count; /* the last chunk at `at` or before */
     while (hi - lo > 1) {
         const uint32_t mid = lo + (hi - lo) / 2;
-        if (p->chunks[mid].at <= from)
+        if (p->chunks[mid].at <= byte)
             lo = mid;
         else
             hi = mid;
     }
     const uvcci_gpu_pool_chunk *c = hi != 0 ? &p->chunks[lo] : NULL;
-    const bool has = c != NULL && from >= c->at && (size_t)(from - c->at) <= c->bytes &&
-                     bytes <= c->bytes - (size_t)(from - c->at);
-    (void)pthread_mutex_unlock(&p->lock);
-    return has;
+    return c != NULL && byte >= c->at && (size_t)(byte - c->at) < c->bytes ? c : NULL;
 }

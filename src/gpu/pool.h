@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pool.h - memory of the device, or pinned memory of the host that the device reaches: taken from
- * CUDA in large chunks, handed out in sizes that are kept when they come back. Any thread may call,
- * with the pool's device as its current one. */
+ * CUDA in large chunks, handed out in sizes that are kept when they come back. Only
+ * uvcci_gpu_pool_grow() and uvcci_gpu_pool_close() call CUDA, and they hold no lock meanwhile; one
+ * thread, the grower, calls these two and uvcci_gpu_pool_find(), with the pool's device as its
+ * current one. Any thread calls the others. */
 #ifndef UVCCI_GPU_POOL_H
 #define UVCCI_GPU_POOL_H
 
@@ -31,12 +33,14 @@ void uvcci_gpu_pool_init(uvcci_gpu_pool *p, const uvcc_allocator *records, bool 
                          uint64_t limit);
 /* give_back false: the device is lost, and its memory with it. */
 void uvcci_gpu_pool_close(uvcci_gpu_pool *p, bool give_back);
-/* Aligned to 256 bytes; NULL at the limit, when CUDA has no more, or if less than 256 MiB of the
- * device were left. */
+/* Aligned to 256 bytes; NULL: the pool must grow first. */
 void *uvcci_gpu_pool_take(uvcci_gpu_pool *p, size_t bytes);
-/* With the same number of bytes. The caller has wiped it. */
+/* From CUDA what a block of that size needs. false: the limit is reached, CUDA has no more, or less
+ * than `left` bytes of the device were left. */
+bool uvcci_gpu_pool_grow(uvcci_gpu_pool *p, size_t bytes, size_t left);
+/* With the same number of bytes as it was taken. The caller sees to it that it is wiped. */
 void uvcci_gpu_pool_give(uvcci_gpu_pool *p, void *at, size_t bytes);
-/* Whether all of those bytes are in one chunk. */
-bool uvcci_gpu_pool_has(uvcci_gpu_pool *p, const void *at, size_t bytes);
+/* The grower: the chunk that has a byte, or NULL; valid until the pool grows. */
+const uvcci_gpu_pool_chunk *uvcci_gpu_pool_find(const uvcci_gpu_pool *p, const void *at);
 
 #endif

@@ -10,7 +10,7 @@ static inline int card_run(void *user, const uvcc_job *job, uvcc_completion *don
     uvcc_gpu *x = user;
     if (uvcc_gpu_submit(x, job) != 0)
         return -1;
-    uvcc_gpu_wait(x);
+    uvcc_gpu_wait_of(x, job->cookie);
     return uvcc_gpu_poll_of(x, job->cookie, done) == 1 ? 0 : -1;
 }
 

@@ -47,27 +47,32 @@ static void run_warp(const vec *block, uint32_t first, uint32_t units) {
     }
 }
 
+void host_kernels_vec(const vec_task *t, const uvcc_step_keys *from) {
+    uint32_t keys[STEP_KEYS][AES_KEY_WORDS] = {{0}};
+    if (from != NULL)
+        expand_keys(from, keys);
+    for (uint32_t b = 0; b < t->count; b++) {
+        vec c = {.t = t, .block = &t->blocks[b], .b = &t->blocks[b].at, .lanes = 1};
+        c.key = (const uint32_t(*)[AES_KEY_WORDS])keys;
+        const uint32_t units = units_of(t, c.b);
+        for (uint32_t i = 0; i < (units + 63) / 64 * 64; i += WARP)
+            run_warp(&c, i, units);
+    }
+}
+
 static void run_vec(const uvcc_task *t) {
-    static uint32_t keys[STEP_KEYS][AES_KEY_WORDS];
     vec_block *blocks = calloc(t->u.vec.count + 1, sizeof *blocks);
     vec_task task;
     if (blocks == NULL)
         abort();
     uvcci_gpu_describe_vec(t, &task);
     uvcci_gpu_describe_blocks(t, blocks);
-    if (t->keys != NULL)
-        expand_keys(t->keys, keys);
-    for (uint32_t b = 0; b < task.count; b++) {
-        vec c = {.t = &task, .block = &blocks[b], .b = &blocks[b].at, .lanes = 1};
-        c.key = (const uint32_t(*)[AES_KEY_WORDS])keys;
-        const uint32_t units = units_of(&task, c.b);
-        for (uint32_t i = 0; i < (units + 63) / 64 * 64; i += WARP)
-            run_warp(&c, i, units);
-    }
+    task.blocks = blocks;
+    host_kernels_vec(&task, t->keys);
     free(blocks);
 }
 
-static void run_map(const map_task *t) {
+void host_kernels_map(const map_task *t) {
     for (unsigned k = 0; k < 2; k++) {
         const map_part p = map_part_of(t, k);
         for (uint64_t e = 0; map_makes(t, k) && e < map_elems(t); e++)
@@ -75,7 +80,7 @@ static void run_map(const map_task *t) {
     }
 }
 
-static void run_gemm(const product_task *t) {
+void host_kernels_gemm(const product_task *t) {
     for (uint32_t g = 0; g < t->groups; g++)
         for (uint32_t h = 0; h < t->heads; h++) {
             const product_task b = product_block(t, g, h);
@@ -95,7 +100,7 @@ static void sum_bits(const bits_task *t, const uint32_t *key, const uint64_t *x,
         }
 }
 
-static void run_bits(const bits_task *t) {
+void host_kernels_bits(const bits_task *t) {
     uint32_t key[AES_KEY_WORDS];
     aes_expand(t->key, key);
     if (t->x.lo != NULL)
@@ -104,27 +109,31 @@ static void run_bits(const bits_task *t) {
         sum_bits(t, key, t->x.hi, t->out.hi);
 }
 
+void host_kernels_hash(const digest_item *items, uint32_t count, uint64_t chunks,
+                       uint8_t *digests) {
+    for (uint64_t k = 0; k < chunks; k++)
+        digest_chunk(items, count, k, digests + DIGEST_BYTES * k);
+    for (uint32_t i = 0; i < count; i++)
+        digest_item_end(&items[i], digests);
+}
+
 static void run_hash(const uvcc_task *t) {
     digest_item *items = calloc(t->u.hash.count + 1, sizeof *items);
     const uint64_t chunks = items == NULL ? 0 : uvcci_gpu_describe_hash(t, items);
     uint8_t *digests = malloc(DIGEST_BYTES * (chunks + 1));
     if (items == NULL || digests == NULL)
         abort();
-    for (uint64_t k = 0; k < chunks; k++)
-        digest_chunk(items, t->u.hash.count, k, digests + DIGEST_BYTES * k);
-    for (uint32_t i = 0; i < t->u.hash.count; i++)
-        digest_item_end(&items[i], digests);
+    host_kernels_hash(items, t->u.hash.count, chunks, digests);
     free(digests);
     free(items);
 }
 
-static void run_bytes(const uvcc_task *t) {
-    for (uint32_t i = 0; i < t->u.copy.count; i++) {
-        const uvcc_copy_item *it = &t->u.copy.items[i];
-        if (it->len != 0 && t->kind == UVCC_TASK_COPY)
-            memcpy(it->dst, it->src, it->len);
-        else if (it->len != 0)
-            memset(it->dst, 0, it->len);
+void host_kernels_bytes(const uvcc_copy_item *items, uint32_t count, bool wipe) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (items[i].len != 0 && !wipe)
+            memcpy(items[i].dst, items[i].src, items[i].len);
+        else if (items[i].len != 0)
+            memset(items[i].dst, 0, items[i].len);
     }
 }
 
@@ -134,18 +143,20 @@ static int run_task(const uvcc_task *t) {
     if (uvcci_gpu_is_vec(t->kind)) {
         run_vec(t);
     } else if (t->kind == UVCC_TASK_MAP) {
-        const map_task m = uvcci_gpu_describe_map(t);
-        run_map(&m);
+        map_task m[2];
+        const unsigned count = uvcci_gpu_describe_map(t, m);
+        for (unsigned i = 0; i < count; i++)
+            host_kernels_map(&m[i]);
     } else if (t->kind == UVCC_TASK_GEMM) {
         const product_task p = uvcci_gpu_describe_gemm(t);
-        run_gemm(&p);
+        host_kernels_gemm(&p);
     } else if (t->kind == UVCC_TASK_BIT_SUMS) {
         const bits_task b = uvcci_gpu_describe_bits(t);
-        run_bits(&b);
+        host_kernels_bits(&b);
     } else if (t->kind == UVCC_TASK_HASH) {
         run_hash(t);
     } else {
-        run_bytes(t);
+        host_kernels_bytes(t->u.copy.items, t->u.copy.count, t->kind == UVCC_TASK_WIPE);
     }
     return 0;
 }

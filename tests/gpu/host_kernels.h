@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host_kernels.h - the functions that GPU kernels are made of, run on a CPU one unit after the
- * other. */
+/* host_kernels.h - the arithmetic of GPU kernels, one element after the other on the CPU. */
 #ifndef UVCC_TESTS_GPU_HOST_KERNELS_H
 #define UVCC_TESTS_GPU_HOST_KERNELS_H
 
 #include <uvcc/compute.h>
 
-/* Runs all tasks of a job; 0 or UVCC_ERR_JOB. */
+#include "gpu/describe.h"
+
+/* Runs a job; its status. */
 int host_kernels_run(const uvcc_job *job);
+/* What kernels take. */
+void host_kernels_vec(const vec_task *t, const uvcc_step_keys *keys);
+void host_kernels_map(const map_task *t);
+void host_kernels_gemm(const product_task *t);
+void host_kernels_bits(const bits_task *t);
+void host_kernels_hash(const digest_item *items, uint32_t count, uint64_t chunks, uint8_t *digests);
+void host_kernels_bytes(const uvcc_copy_item *items, uint32_t count, bool wipe);
 
 #endif

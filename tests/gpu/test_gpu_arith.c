@@ -6,6 +6,7 @@
 #include <uvcc/host.h>
 
 #include "host_kernels.h"
+#include "in_place.h"
 #include "vector_test.h"
 
 static int run_job(void *user, const uvcc_job *job, uvcc_completion *done) {
@@ -32,10 +33,35 @@ static void other_operands(void **state) {
     vector_test_random(&x, 5);
 }
 
+/* And of executors on the CPU. */
+static int run_on_cpu(void *user, const uvcc_job *job, uvcc_completion *done) {
+    uvcc_cpu *x = user;
+    if (uvcc_cpu_submit(x, job) != 0)
+        return -1;
+    return uvcc_cpu_poll(x, done) == 1 ? 0 : -1;
+}
+
+static void maps_in_place(void **state) {
+    const vector_executor host = on_host();
+    uvcc_cpu_config cfg = {.size = sizeof cfg, .mode = UVCC_CPU_INLINE};
+    vector_executor cpu = {.run = run_on_cpu};
+    (void)state;
+    in_place_maps(&host);
+    cfg.alloc = cpu.memory = uvcc_host_allocator();
+    for (cfg.backend = UVCC_BACKEND_AUTO; cfg.backend <= UVCC_BACKEND_PORTABLE; cfg.backend++) {
+        uvcc_cpu *x = NULL;
+        assert_int_equal(uvcc_cpu_new(&x, &cfg), 0);
+        cpu.user = x;
+        in_place_maps(&cpu);
+        uvcc_cpu_free(x);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_vectors),
         cmocka_unit_test(other_operands),
+        cmocka_unit_test(maps_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,10 +175,52 @@ static void in_little_memory(void **state) {
     uvcc_gpu_free(x);
 }
 
+/* A row of few, and more words of z than 32 bits count: all of them are zeroed before sums are
+ * added, so a second run gives the same. 36 GiB of the device. */
+static void more_words_than_32_bits_count(void **state) {
+    enum { M = 8, TAIL = 16 };
+    const uint32_t n = (1u << 29) + TAIL;
+    const uvcc_gpu_config cfg = card_config();
+    uvcc_gpu *x = card_open(&cfg);
+    const uvcc_allocator al = uvcc_gpu_allocator(x);
+    uint64_t *y = al.alloc(al.user, (size_t)n * 8, UVCC_MEM_TENSOR);
+    uint64_t *z = y == NULL ? NULL : al.alloc(al.user, (size_t)n * M * 8, UVCC_MEM_TENSOR);
+    uint64_t *ones = al.alloc(al.user, M * 8, UVCC_MEM_STATE);
+    uint64_t *last = al.alloc(al.user, TAIL * 8, UVCC_MEM_STATE);
+    (void)state;
+    assert_true(ones != NULL && last != NULL);
+    for (unsigned i = 0; i < M; i++)
+        ones[i] = 1;
+    for (unsigned i = 0; i < TAIL; i++)
+        last[i] = 7 + i;
+    const uvcc_copy_item up = {(uint8_t *)(y + n - TAIL), (uint8_t *)last, TAIL * 8};
+    const uvcc_copy_item down = {(uint8_t *)last, (uint8_t *)(z + (size_t)n * M - TAIL), TAIL * 8};
+    const uvcc_task tasks[] = {
+        {.kind = UVCC_TASK_COPY, .u.copy = {.items = &up, .count = 1}},
+        {.kind = UVCC_TASK_GEMM,
+         .u.gemm = {.m = M, .n = n, .k = 1, .x = {ones, ones}, .y = {y, y}, .z = z}},
+        {.kind = UVCC_TASK_GEMM,
+         .u.gemm = {.m = M, .n = n, .k = 1, .x = {ones, ones}, .y = {y, y}, .z = z}},
+        {.kind = UVCC_TASK_COPY, .u.copy = {.items = &down, .count = 1}}};
+    const uvcc_job job = {.id = 1, .tasks = tasks, .count = 4};
+    if (z != NULL) { /* not on a small card */
+        assert_int_equal(card_status(x, &job), 0);
+        for (unsigned i = 0; i < TAIL; i++)
+            assert_int_equal(last[i], 3 * (7 + i));
+        al.free(al.user, z, (size_t)n * M * 8, UVCC_MEM_TENSOR);
+    }
+    if (y != NULL)
+        al.free(al.user, y, (size_t)n * 8, UVCC_MEM_TENSOR);
+    al.free(al.user, ones, M * 8, UVCC_MEM_STATE);
+    al.free(al.user, last, TAIL * 8, UVCC_MEM_STATE);
+    uvcc_gpu_free(x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_on_the_cpu),
         cmocka_unit_test(in_little_memory),
+        cmocka_unit_test(more_words_than_32_bits_count),
     };
     card_needed();
     return cmocka_run_group_tests(tests, NULL, NULL);

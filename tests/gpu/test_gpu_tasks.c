@@ -3,6 +3,7 @@
  * operands in pinned memory; what cannot run fails and says why; completions go to whose cookie
  * they have. Skipped where there is no card. */
 #include "card_job.h"
+#include "in_place.h"
 #include "vector_test.h"
 
 static vector_executor on_card(uvcc_gpu *x) {
@@ -27,6 +28,15 @@ static void other_operands(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 3; seed++)
         vector_test_random(&v, seed);
+    uvcc_gpu_free(x);
+}
+
+static void maps_in_place(void **state) {
+    const uvcc_gpu_config cfg = card_config();
+    uvcc_gpu *x = card_open(&cfg);
+    const vector_executor v = on_card(x);
+    (void)state;
+    in_place_maps(&v);
     uvcc_gpu_free(x);
 }
 
@@ -77,6 +87,31 @@ static void a_stray_pointer_is_refused(void **state) {
     uvcc_gpu_free(x);
 }
 
+/* Each item reads what the one before wrote. */
+static void items_of_a_copy_keep_their_order(void **state) {
+    enum { STEP = 4096, STEPS = 60 };
+    static uint8_t host[STEP * (STEPS + 1)];
+    uvcc_copy_item it[STEPS + 2];
+    const uvcc_gpu_config cfg = card_config();
+    uvcc_gpu *x = card_open(&cfg);
+    const uvcc_allocator al = uvcc_gpu_allocator(x);
+    uint8_t *p = al.alloc(al.user, sizeof host, UVCC_MEM_TENSOR);
+    const uvcc_task t = {.kind = UVCC_TASK_COPY, .u.copy = {.items = it, .count = STEPS + 2}};
+    const uvcc_job job = {.id = 1, .tasks = &t, .count = 1};
+    (void)state;
+    assert_non_null(p);
+    memset(host, 9, STEP);
+    it[0] = (uvcc_copy_item){p, host, STEP};
+    for (unsigned i = 0; i < STEPS; i++)
+        it[i + 1] = (uvcc_copy_item){p + (size_t)STEP * (i + 1), p + (size_t)STEP * i, STEP};
+    it[STEPS + 1] = (uvcc_copy_item){host, p, sizeof host};
+    assert_int_equal(card_status(x, &job), 0);
+    for (size_t i = 0; i < sizeof host; i++)
+        assert_int_equal(host[i], 9);
+    al.free(al.user, p, sizeof host, UVCC_MEM_TENSOR);
+    uvcc_gpu_free(x);
+}
+
 static void a_collective_is_refused(void **state) {
     const uvcc_gpu_config cfg = card_config();
     uvcc_gpu *x = card_open(&cfg);
@@ -110,9 +145,14 @@ static void a_budget_holds(void **state) {
 int main(void) {
     card_needed();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(golden_vectors),           cmocka_unit_test(other_operands),
-        cmocka_unit_test(jobs_of_several_sessions), cmocka_unit_test(a_stray_pointer_is_refused),
-        cmocka_unit_test(a_collective_is_refused),  cmocka_unit_test(a_budget_holds),
+        cmocka_unit_test(golden_vectors),
+        cmocka_unit_test(other_operands),
+        cmocka_unit_test(maps_in_place),
+        cmocka_unit_test(jobs_of_several_sessions),
+        cmocka_unit_test(a_stray_pointer_is_refused),
+        cmocka_unit_test(items_of_a_copy_keep_their_order),
+        cmocka_unit_test(a_collective_is_refused),
+        cmocka_unit_test(a_budget_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

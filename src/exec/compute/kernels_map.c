@@ -254,25 +254,29 @@ static void dot_rows(const uvcc_task *t) {
 
 /* --- Public values: component 0 has them, the others are 0 ------------------------------------ */
 
-/* This party's component 0; the other one, if it is asked for, becomes 0. NULL: not here. */
+/* This party's component 0; NULL: it is not here, or not asked for. */
 static uint64_t *public_part(const uvcc_task *t) {
-    uint64_t *const out_of[2] = {t->u.map.out.lo, t->u.map.out.hi}, *first = NULL;
-    const size_t n = (size_t)t->u.map.rows * t->u.map.cols;
-    for (unsigned i = 0; i < 2; i++) {
-        if (out_of[i] == NULL)
-            continue;
+    uint64_t *const out_of[2] = {t->u.map.out.lo, t->u.map.out.hi};
+    for (unsigned i = 0; i < 2; i++)
         if ((t->u.map.party + i) % UVCC_PARTIES == 0)
-            first = out_of[i];
-        else
+            return out_of[i];
+    return NULL;
+}
+
+/* What else was asked for becomes 0; after the public value was read, which may stand there. */
+static void other_parts(const uvcc_task *t) {
+    uint64_t *const out_of[2] = {t->u.map.out.lo, t->u.map.out.hi}, *first = public_part(t);
+    const size_t n = (size_t)t->u.map.rows * t->u.map.cols;
+    for (unsigned i = 0; i < 2; i++)
+        if (out_of[i] != NULL && out_of[i] != first)
             memset(out_of[i], 0, n * sizeof *out_of[i]);
-    }
-    return first;
 }
 
 static void public_value(const uvcc_task *t) {
     uint64_t *z = public_part(t);
     if (z != NULL)
         memmove(z, t->u.map.x.lo, (size_t)t->u.map.rows * t->u.map.cols * sizeof *z);
+    other_parts(t);
 }
 
 static void public_index(const uvcc_task *t) {
@@ -280,6 +284,7 @@ static void public_index(const uvcc_task *t) {
     uint64_t *z = public_part(t);
     for (size_t j = 0; z != NULL && j < n; j++)
         z[j] = 2 * (j % cols) + 1;
+    other_parts(t);
 }
 
 /* --- The operations --------------------------------------------------------------------------- */

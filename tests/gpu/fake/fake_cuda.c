@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fake_cuda.c - see fake_cuda.h. Work on a stream is done by the thread that queues it, at once;
+ * that of a stream that hangs is forgotten. */
+#include "fake_cuda.h"
+
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../host_kernels.h"
+#include "gpu/launch.h"
+#include "gpu/ring_gemm.h"
+
+enum { BLOCKS = 256, ALIGN = 256, SMS = 4, SHARED = 200 << 10 };
+
+struct fake_stream {
+    bool hung;
+};
+struct fake_event {
+    int none;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    int count, usable, major, minor;
+    fake_call block;
+    unsigned byte_launches;
+    bool hang, breaks, broken;
+    struct {
+        uint8_t *at;
+        size_t bytes;
+        bool pinned;
+    } memory[BLOCKS];
+} fake = {
+    .lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER, .count = 1, .major = 8};
+
+/* --- What tests say --------------------------------------------------------------------------- */
+
+void fake_devices(int count, int usable, int major, int minor) {
+    fake.count = count;
+    fake.usable = usable;
+    fake.major = major;
+    fake.minor = minor;
+}
+
+void fake_block(fake_call c) {
+    (void)pthread_mutex_lock(&fake.lock);
+    fake.block = c;
+    (void)pthread_cond_broadcast(&fake.news);
+    (void)pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_hang(bool on) {
+    (void)pthread_mutex_lock(&fake.lock);
+    fake.hang = on;
+    (void)pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_break(void) {
+    (void)pthread_mutex_lock(&fake.lock);
+    fake.breaks = true;
+    (void)pthread_mutex_unlock(&fake.lock);
+}
+
+static size_t bytes_out(bool pinned) {
+    size_t bytes = 0;
+    (void)pthread_mutex_lock(&fake.lock);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (fake.memory[i].at != NULL && fake.memory[i].pinned == pinned)
+            bytes += fake.memory[i].bytes;
+    (void)pthread_mutex_unlock(&fake.lock);
+    return bytes;
+}
+
+size_t fake_device_bytes(void) {
+    return bytes_out(false);
+}
+
+size_t fake_pinned_bytes(void) {
+    return bytes_out(true);
+}
+
+unsigned fake_byte_launches(void) {
+    (void)pthread_mutex_lock(&fake.lock);
+    const unsigned n = fake.byte_launches;
+    (void)pthread_mutex_unlock(&fake.lock);
+    return n;
+}
+
+/* --- Calls ------------------------------------------------------------------------------------ */
+
+static cudaError_t enter(fake_call c) {
+    (void)pthread_mutex_lock(&fake.lock);
+    while (fake.block == c)
+        (void)pthread_cond_wait(&fake.news, &fake.lock);
+    const bool broken = fake.broken;
+    (void)pthread_mutex_unlock(&fake.lock);
+    return broken ? cudaErrorLaunchFailure : cudaSuccess;
+}
+
+static cudaError_t take(void **p, size_t bytes, bool pinned) {
+    const cudaError_t e = enter(pinned ? FAKE_HOST_ALLOC : FAKE_MALLOC);
+    if (e != cudaSuccess)
+        return e;
+    uint8_t *at = aligned_alloc(ALIGN, (bytes + ALIGN - 1) / ALIGN * ALIGN);
+    unsigned i = 0;
+    (void)pthread_mutex_lock(&fake.lock);
+    while (i < BLOCKS && fake.memory[i].at != NULL)
+        i++;
+    if (at == NULL || i == BLOCKS)
+        abort();
+    fake.memory[i].at = at;
+    fake.memory[i].bytes = bytes;
+    fake.memory[i].pinned = pinned;
+    (void)pthread_mutex_unlock(&fake.lock);
+    *p = at;
+    return cudaSuccess;
+}
+
+static cudaError_t give(void *p) {
+    (void)pthread_mutex_lock(&fake.lock);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (fake.memory[i].at == p)
+            fake.memory[i].at = NULL;
+    (void)pthread_mutex_unlock(&fake.lock);
+    free(p);
+    return cudaSuccess;
+}
+
+/* A kernel on a stream; false: it does not run. */
+static bool runs(cudaStream_t s, cudaError_t *e) {
+    *e = enter(FAKE_LAUNCH);
+    (void)pthread_mutex_lock(&fake.lock);
+    if (fake.breaks)
+        fake.broken = true;
+    if (fake.hang)
+        s->hung = true;
+    const bool run = *e == cudaSuccess && !s->hung && !fake.broken;
+    (void)pthread_mutex_unlock(&fake.lock);
+    return run;
+}
+
+cudaError_t cudaGetDeviceCount(int *count) {
+    *count = fake.count;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr a, int device) {
+    *value = a == cudaDevAttrComputeCapabilityMajor   ? (device == fake.usable ? fake.major : 5)
+             : a == cudaDevAttrComputeCapabilityMinor ? fake.minor
+             : a == cudaDevAttrMultiProcessorCount    ? SMS
+                                                      : SHARED;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+    return device == fake.usable ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaGetLastError(void) {
+    return cudaSuccess;
+}
+
+const char *cudaGetErrorString(cudaError_t e) {
+    return e == cudaSuccess ? "no error" : "a fake error";
+}
+
+cudaError_t cudaMalloc(void **p, size_t bytes) {
+    return take(p, bytes, false);
+}
+
+cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags) {
+    (void)flags;
+    return take(p, bytes, true);
+}
+
+cudaError_t cudaFree(void *p) {
+    return give(p);
+}
+
+cudaError_t cudaFreeHost(void *p) {
+    return give(p);
+}
+
+void *fake_device_memory(size_t bytes) {
+    void *p = NULL;
+    return take(&p, bytes, false) == cudaSuccess ? p : NULL;
+}
+
+cudaError_t cudaMemGetInfo(size_t *left, size_t *all) {
+    *left = *all = (size_t)1 << 40;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemset(void *p, int value, size_t bytes) {
+    memset(p, value, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t s) {
+    const cudaError_t e = enter(FAKE_MEMSET);
+    if (e == cudaSuccess && !s->hung)
+        memset(p, value, bytes);
+    return e;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t s) {
+    cudaError_t e = cudaSuccess;
+    (void)kind;
+    if (runs(s, &e))
+        memcpy(to, from, bytes);
+    return e;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p) {
+    const uint8_t *at = p;
+    a->type = cudaMemoryTypeUnregistered;
+    (void)pthread_mutex_lock(&fake.lock);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (fake.memory[i].at != NULL && !fake.memory[i].pinned &&
+            (uintptr_t)at - (uintptr_t)fake.memory[i].at < fake.memory[i].bytes)
+            a->type = cudaMemoryTypeDevice;
+    (void)pthread_mutex_unlock(&fake.lock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags) {
+    (void)flags;
+    *s = calloc(1, sizeof **s);
+    return *s != NULL ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+    free(s);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t s) {
+    (void)pthread_mutex_lock(&fake.lock);
+    const cudaError_t e = fake.broken ? cudaErrorLaunchFailure
+                          : s->hung   ? cudaErrorNotReady
+                                      : cudaSuccess;
+    (void)pthread_mutex_unlock(&fake.lock);
+    return e;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+    return cudaStreamQuery(s);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned flags) {
+    (void)s;
+    (void)e;
+    (void)flags;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags) {
+    (void)flags;
+    *e = calloc(1, sizeof **e);
+    return *e != NULL ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+    free(e);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+    (void)e;
+    (void)s;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **f, unsigned version,
+                                             unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *how) {
+    (void)name;
+    (void)version;
+    (void)flags;
+    *f = NULL;
+    *how = cudaDriverEntryPointSuccess;
+    return cudaErrorInvalidValue;
+}
+
+/* --- Kernels ---------------------------------------------------------------------------------- */
+
+int uvcci_ring_gemm_built(void) {
+    return 1;
+}
+
+size_t uvcci_gpu_gemm_scratch(const product_task *t) {
+    (void)t;
+    return 0;
+}
+
+cudaError_t uvcci_gpu_prepare_vec(void) {
+    return cudaSuccess;
+}
+
+cudaError_t uvcci_gpu_prepare_forms(void) {
+    return cudaSuccess;
+}
+
+cudaError_t uvcci_gpu_run_vec(const vec_task *t, const uvcc_step_keys *keys, uint32_t units_max,
+                              unsigned sms, cudaStream_t s) {
+    cudaError_t e = cudaSuccess;
+    (void)units_max;
+    (void)sms;
+    if (runs(s, &e))
+        host_kernels_vec(t, keys);
+    return e;
+}
+
+cudaError_t uvcci_gpu_run_map(const map_task *t, unsigned sms, cudaStream_t s) {
+    cudaError_t e = cudaSuccess;
+    (void)sms;
+    if (runs(s, &e))
+        host_kernels_map(t);
+    return e;
+}
+
+cudaError_t uvcci_gpu_run_gemm(const product_task *t, uint8_t *scratch, size_t bytes, unsigned sms,
+                               cudaStream_t s) {
+    cudaError_t e = cudaSuccess;
+    (void)scratch;
+    (void)bytes;
+    (void)sms;
+    if (runs(s, &e))
+        host_kernels_gemm(t);
+    return e;
+}
+
+cudaError_t uvcci_gpu_run_bits(const bits_task *t, unsigned sms, cudaStream_t s) {
+    cudaError_t e = cudaSuccess;
+    (void)sms;
+    if (runs(s, &e))
+        host_kernels_bits(t);
+    return e;
+}
+
+cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint64_t chunks,
+                               uint8_t *digests, cudaStream_t s) {
+    cudaError_t e = cudaSuccess;
+    if (runs(s, &e))
+        host_kernels_hash(items, count, chunks, digests);
+    return e;
+}
+
+/* Items side by side: the last one first, which the order of a COPY would notice. */
+cudaError_t uvcci_gpu_run_bytes(const uvcc_copy_item *items, uint32_t count, size_t len_max,
+                                bool wipe, cudaStream_t s) {
+    cudaError_t e = cudaSuccess;
+    (void)len_max;
+    if (!runs(s, &e))
+        return e;
+    (void)pthread_mutex_lock(&fake.lock);
+    fake.byte_launches++;
+    (void)pthread_mutex_unlock(&fake.lock);
+    for (uint32_t i = count; i-- != 0;)
+        host_kernels_bytes(&items[i], 1, wipe);
+    return e;
+}
+
+cudaError_t uvcci_gpu_run_mark(uint32_t *to, uint32_t mark, cudaStream_t s) {
+    cudaError_t e = cudaSuccess;
+    if (runs(s, &e))
+        __atomic_store_n(to, mark, __ATOMIC_RELEASE);
+    return e;
+}

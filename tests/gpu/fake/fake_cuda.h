@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fake_cuda.h - what a test has a device of fake_cuda.c do. All calls of the runtime that may wait
+ * on a real card wait here while the test says so. */
+#ifndef UVCC_TESTS_GPU_FAKE_H
+#define UVCC_TESTS_GPU_FAKE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum fake_call {
+    FAKE_NONE,
+    FAKE_MALLOC,
+    FAKE_HOST_ALLOC,
+    FAKE_LAUNCH,
+    FAKE_MEMSET
+} fake_call;
+
+/* The device of that number, of so many, of that architecture. */
+void fake_devices(int count, int usable, int major, int minor);
+/* Calls of that kind wait from now on, until FAKE_NONE. */
+void fake_block(fake_call c);
+/* Kernels that are launched from now on never end, and nothing behind them; false: they do again,
+ * those before stay. */
+void fake_hang(bool on);
+/* The next kernel fails, and all calls after it. */
+void fake_break(void);
+/* Memory of the device that is out now, of the host. */
+size_t fake_device_bytes(void);
+size_t fake_pinned_bytes(void);
+/* Memory of the device that is the test's own. */
+void *fake_device_memory(size_t bytes);
+/* Kernels of copies that were launched. */
+unsigned fake_byte_launches(void);
+
+#endif

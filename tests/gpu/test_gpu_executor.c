@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The executor on a device that is made of memory of the host (fake/fake_cuda.h): what it makes of
+ * jobs, and that nothing hangs and nobody touches what was given back when the device does not
+ * answer. No card and no CUDA is needed. */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#include "fake/fake_cuda.h"
+
+#include "card_job.h"
+#include "in_place.h"
+#include "vector_test.h"
+
+#include <cuda_runtime_api.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define SHORT_NS ((uint64_t)30000000) /* a deadline that passes */
+
+static uvcc_gpu *open_with(uint64_t deadline_ns) {
+    uvcc_gpu_config cfg = card_config();
+    cfg.deadline_ns = deadline_ns;
+    return card_open(&cfg);
+}
+
+static vector_executor on_fake(uvcc_gpu *x) {
+    vector_executor v = {.run = card_run, .user = x};
+    v.memory = uvcc_gpu_allocator(x);
+    return v;
+}
+
+/* ---- results ---- */
+
+static void golden_vectors(void **state) {
+    uvcc_gpu *x = open_with(0);
+    const vector_executor v = on_fake(x);
+    (void)state;
+    vector_test_golden(&v);
+    vector_test_random(&v, 9);
+    in_place_maps(&v);
+    uvcc_gpu_free(x);
+    assert_int_equal(fake_device_bytes() + fake_pinned_bytes(), 0);
+}
+
+/* ---- devices ---- */
+
+static void devices_are_looked_at(void **state) {
+    const char *why = NULL;
+    uvcc_gpu_config cfg = card_config();
+    uvcc_gpu *x = NULL;
+    (void)state;
+    fake_devices(3, 2, 8, 0);
+    assert_int_equal(uvcc_gpu_count(&why), 1);
+    assert_null(why);
+    x = card_open(&cfg);
+    uvcc_gpu_free(x);
+    cfg.device = 1;
+    x = NULL;
+    assert_int_equal(uvcc_gpu_new(&x, &cfg), UVCC_ERR_CONFIG);
+    fake_devices(1, 0, 7, 5);
+    assert_int_equal(uvcc_gpu_count(&why), 0);
+    assert_non_null(strstr(why, "architecture"));
+    fake_devices(0, 0, 8, 0);
+    assert_int_equal(uvcc_gpu_count(&why), 0);
+    assert_non_null(strstr(why, "no CUDA device"));
+    fake_devices(1, 0, 8, 6);
+    assert_int_equal(uvcc_gpu_count(&why), 1);
+    fake_devices(1, 0, 8, 0);
+}
+
+/* ---- memory outside ---- */
+
+/* What only one task reads is not written back, though what lies behind it is. */
+static void what_is_read_is_not_written(void **state) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    uvcc_gpu *x = open_with(0);
+    const uvcc_allocator al = uvcc_gpu_allocator(x);
+    uint8_t *two = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *mid = al.alloc(al.user, page, UVCC_MEM_TENSOR);
+    (void)state;
+    assert_true(two != MAP_FAILED && mid != NULL);
+    memset(two, 7, page);
+    assert_int_equal(mprotect(two, page, PROT_READ), 0);
+    const uvcc_copy_item up = {mid, two, page}, down = {two + page, mid, page};
+    const uvcc_copy_item far = {two + page + 1, two + 8, page - 8};
+    const uvcc_task tasks[] = {{.kind = UVCC_TASK_COPY, .u.copy = {.items = &up, .count = 1}},
+                               {.kind = UVCC_TASK_COPY, .u.copy = {.items = &down, .count = 1}},
+                               {.kind = UVCC_TASK_COPY, .u.copy = {.items = &far, .count = 1}}};
+    const uvcc_job job = {.id = 1, .tasks = tasks, .count = 3};
+    assert_int_equal(card_status(x, &job), 0);
+    assert_memory_equal(two, two + page, page);
+    al.free(al.user, mid, page, UVCC_MEM_TENSOR);
+    uvcc_gpu_free(x);
+    assert_int_equal(munmap(two, 2 * page), 0);
+}
+
+/* Copies are pinned memory within its budget, and take nothing of the device. */
+static void copies_are_within_budgets(void **state) {
+    enum { BYTES = 9 << 20 };
+    uvcc_gpu_config cfg = card_config();
+    cfg.pinned_bytes = 1;
+    uvcc_gpu *x = card_open(&cfg);
+    uint8_t *from = calloc(1, BYTES), *to = calloc(1, BYTES);
+    const uvcc_copy_item it = {to, from, BYTES};
+    const uvcc_task t = {.kind = UVCC_TASK_COPY, .u.copy = {.items = &it, .count = 1}};
+    const uvcc_job job = {.id = 1, .tasks = &t, .count = 1};
+    (void)state;
+    assert_true(from != NULL && to != NULL);
+    memset(from, 3, BYTES);
+    assert_int_equal(card_status(x, &job), UVCC_ERR_JOB);
+    assert_non_null(strstr(uvcc_gpu_trouble(x), "pinned"));
+    uvcc_gpu_free(x);
+    cfg.pinned_bytes = 0;
+    x = card_open(&cfg);
+    const size_t device = fake_device_bytes(), pinned = fake_pinned_bytes();
+    assert_int_equal(card_status(x, &job), 0);
+    assert_memory_equal(from, to, BYTES);
+    assert_int_equal(fake_device_bytes(), device);
+    assert_true(fake_pinned_bytes() >= pinned + 2 * BYTES);
+    uvcc_gpu_free(x);
+    free(from);
+    free(to);
+}
+
+static void memory_of_a_device_is_refused(void **state) {
+    static sum_job s;
+    uvcc_gpu *x = open_with(0);
+    uint8_t *foreign = fake_device_memory(sizeof s.host[0]);
+    (void)state;
+    sum_make(&s, x, 1);
+    s.up[1].src = foreign;
+    assert_int_equal(card_status(x, &s.job), UVCC_ERR_JOB);
+    assert_non_null(strstr(uvcc_gpu_trouble(x), "memory of a device"));
+    sum_free(&s);
+    uvcc_gpu_free(x);
+    assert_int_equal(cudaFree(foreign), 0);
+}
+
+/* ---- copies ---- */
+
+/* Each item reads what the one before wrote; the kernel runs them the other way round. */
+static void items_of_a_copy_keep_their_order(void **state) {
+    enum { STEP = 32, STEPS = 100 };
+    uvcc_gpu *x = open_with(0);
+    const uvcc_allocator al = uvcc_gpu_allocator(x);
+    uint8_t *p = al.alloc(al.user, (size_t)STEP * (2 * STEPS + 2), UVCC_MEM_STATE);
+    uvcc_copy_item chain[STEPS];
+    (void)state;
+    assert_non_null(p);
+    for (unsigned i = 0; i < STEPS; i++)
+        chain[i] = (uvcc_copy_item){p + (size_t)STEP * (i + 1), p + (size_t)STEP * i, STEP};
+    const uvcc_task t = {.kind = UVCC_TASK_COPY, .u.copy = {.items = chain, .count = STEPS}};
+    const uvcc_job job = {.id = 1, .tasks = &t, .count = 1};
+    memset(p, 0, (size_t)STEP * (STEPS + 1));
+    memset(p, 9, STEP);
+    assert_int_equal(card_status(x, &job), 0);
+    assert_memory_equal(p, p + STEP, (size_t)STEP * STEPS);
+    /* One place is written twice, and read between. */
+    p[0] = 1;
+    p[1] = 2;
+    const uvcc_copy_item twice[] = {{p + 2, p, 1}, {p + 3, p + 2, 1}, {p + 2, p + 1, 1}};
+    chain[0] = twice[0];
+    chain[1] = twice[1];
+    chain[2] = twice[2];
+    const uvcc_task u = {.kind = UVCC_TASK_COPY, .u.copy = {.items = chain, .count = 3}};
+    const uvcc_job other = {.id = 2, .tasks = &u, .count = 1};
+    assert_int_equal(card_status(x, &other), 0);
+    assert_int_equal(p[3], 1);
+    assert_int_equal(p[2], 2);
+    /* Parts of one buffer to another: one launch. */
+    for (unsigned i = 0; i < STEPS; i++)
+        chain[i] = (uvcc_copy_item){p + (size_t)STEP * (STEPS + 2 + i), p + (size_t)STEP * i, STEP};
+    const unsigned before = fake_byte_launches();
+    assert_int_equal(card_status(x, &job), 0);
+    assert_int_equal(fake_byte_launches(), before + 1);
+    al.free(al.user, p, (size_t)STEP * (2 * STEPS + 2), UVCC_MEM_STATE);
+    uvcc_gpu_free(x);
+}
+
+/* ---- memory that comes back ---- */
+
+static void tensors_are_zero_when_they_come_back(void **state) {
+    static sum_job s;
+    uvcc_gpu *x = open_with(0);
+    (void)state;
+    sum_make(&s, x, 5);
+    assert_int_equal(card_status(x, &s.job), 0);
+    sum_free(&s);
+    sum_make(&s, x, 6);
+    s.job.tasks = &s.task[2];
+    s.job.count = 1;
+    assert_int_equal(card_status(x, &s.job), 0);
+    for (unsigned i = 0; i < ELEMS; i++)
+        assert_int_equal(s.host[0][i], 0);
+    sum_free(&s);
+    uvcc_gpu_free(x);
+}
+
+/* ---- a device that does not answer ---- */
+
+/* A job in memory that is freed as soon as it is done. */
+typedef struct loose_job {
+    sum_job *s;
+    uvcc_job job;
+} loose_job;
+
+static loose_job loose_make(uvcc_gpu *x, uint64_t cookie) {
+    loose_job j = {.s = calloc(1, sizeof *j.s)};
+    assert_non_null(j.s);
+    sum_make(j.s, x, cookie);
+    j.job = j.s->job;
+    return j;
+}
+
+static void loose_end(uvcc_gpu *x, loose_job *j) {
+    uvcc_completion c;
+    uvcc_gpu_wait_of(x, j->job.cookie);
+    assert_int_equal(uvcc_gpu_poll_of(x, j->job.cookie, &c), 1);
+    assert_int_equal(c.status, UVCC_ERR_JOB);
+    sum_free(j->s);
+    memset(j->s, 0xff, sizeof *j->s);
+    free(j->s);
+}
+
+enum { MANY = 9 }; /* more than there are streams */
+
+/* Jobs that CUDA keeps, and those that wait behind, fail; so do later ones. */
+static void all_fail(uvcc_gpu *x, loose_job *j) {
+    for (unsigned i = 0; i < MANY; i++)
+        loose_end(x, &j[i]);
+    assert_string_not_equal(uvcc_gpu_trouble(x), "");
+    const uvcc_job late = {.id = 1, .cookie = 77};
+    assert_int_equal(card_status(x, &late), UVCC_ERR_JOB);
+}
+
+static void kernels_that_never_end(void **state) {
+    loose_job j[MANY];
+    uvcc_gpu *x = open_with(SHORT_NS);
+    (void)state;
+    for (unsigned i = 0; i < MANY; i++)
+        j[i] = loose_make(x, i);
+    fake_hang(true);
+    for (unsigned i = 0; i < MANY; i++)
+        assert_int_equal(uvcc_gpu_submit(x, &j[i].job), 0);
+    all_fail(x, j);
+    assert_non_null(strstr(uvcc_gpu_trouble(x), "deadline"));
+    uvcc_gpu_free(x);
+    fake_hang(false);
+}
+
+/* The thread that launches is kept by a call; it gets away when the executor is long gone. */
+static void calls_that_do_not_return(void **state) {
+    const fake_call all[] = {FAKE_LAUNCH, FAKE_HOST_ALLOC};
+    (void)state;
+    for (unsigned c = 0; c < 2; c++) {
+        static uint8_t large[4 << 20];
+        loose_job j[MANY];
+        uvcc_gpu *x = open_with(SHORT_NS);
+        for (unsigned i = 0; i < MANY; i++) {
+            j[i] = loose_make(x, i);
+            j[i].s->up[1].src = large; /* its copy needs more pinned memory than is there */
+            j[i].s->up[1].len = sizeof j[i].s->host[0];
+        }
+        uvcc_copy_item more = {large, large + (sizeof large >> 1), sizeof large >> 1};
+        j[0].s->up[1] = more;
+        fake_block(all[c]);
+        for (unsigned i = 0; i < MANY; i++)
+            assert_int_equal(uvcc_gpu_submit(x, &j[i].job), 0);
+        all_fail(x, j);
+        uvcc_gpu_free(x);
+        fake_block(FAKE_NONE);
+    }
+}
+
+/* An owner's thread gets an answer where CUDA has none, whether jobs are out or not. */
+static void memory_that_does_not_come(void **state) {
+    uvcc_gpu *x = open_with(SHORT_NS);
+    const uvcc_allocator al = uvcc_gpu_allocator(x);
+    (void)state;
+    fake_block(FAKE_MALLOC);
+    assert_null(al.alloc(al.user, 100u << 20, UVCC_MEM_TENSOR));
+    assert_non_null(strstr(uvcc_gpu_trouble(x), "a call of CUDA"));
+    uvcc_gpu_free(x);
+    fake_block(FAKE_NONE);
+}
+
+static void memory_that_is_not_wiped(void **state) {
+    uvcc_gpu *x = open_with(SHORT_NS);
+    const uvcc_allocator al = uvcc_gpu_allocator(x);
+    void *p[2000];
+    (void)state;
+    for (unsigned i = 0; i < 2000; i++) {
+        p[i] = al.alloc(al.user, 64, UVCC_MEM_TENSOR);
+        assert_non_null(p[i]);
+    }
+    fake_block(FAKE_MEMSET);
+    for (unsigned i = 0; i < 2000; i++) /* more than the list of those that wait has room for */
+        al.free(al.user, p[i], 64, UVCC_MEM_TENSOR);
+    const uvcc_job late = {.id = 1, .cookie = 77};
+    assert_int_equal(card_status(x, &late), UVCC_ERR_JOB);
+    uvcc_gpu_free(x);
+    fake_block(FAKE_NONE);
+}
+
+/* ---- sessions ---- */
+
+/* A completion of another session does not end the wait for one's own. */
+static void one_waits_for_ones_own(void **state) {
+    static sum_job s;
+    uvcc_completion c;
+    uvcc_gpu *x = open_with(SHORT_NS);
+    (void)state;
+    sum_make(&s, x, 1);
+    assert_int_equal(uvcc_gpu_submit(x, &s.job), 0);
+    uvcc_gpu_wait(x);
+    uvcc_gpu_wait_of(x, 5); /* nothing of it is out */
+    fake_hang(true);
+    loose_job j = loose_make(x, 2);
+    assert_int_equal(uvcc_gpu_submit(x, &j.job), 0);
+    loose_end(x, &j);
+    assert_int_equal(uvcc_gpu_poll(x, &c), 1);
+    assert_int_equal(c.cookie, 1);
+    assert_int_equal(c.status, 0);
+    sum_free(&s);
+    uvcc_gpu_free(x);
+    fake_hang(false);
+}
+
+/* Last: the device is broken from here on. */
+static void kernels_that_fail(void **state) {
+    loose_job j[MANY];
+    uvcc_gpu *x = open_with(0);
+    (void)state;
+    for (unsigned i = 0; i < MANY; i++)
+        j[i] = loose_make(x, i);
+    fake_break();
+    for (unsigned i = 0; i < MANY; i++)
+        assert_int_equal(uvcc_gpu_submit(x, &j[i].job), 0);
+    all_fail(x, j);
+    assert_non_null(strstr(uvcc_gpu_trouble(x), "a fake error"));
+    uvcc_gpu_free(x);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(golden_vectors),
+        cmocka_unit_test(devices_are_looked_at),
+        cmocka_unit_test(what_is_read_is_not_written),
+        cmocka_unit_test(copies_are_within_budgets),
+        cmocka_unit_test(memory_of_a_device_is_refused),
+        cmocka_unit_test(items_of_a_copy_keep_their_order),
+        cmocka_unit_test(tensors_are_zero_when_they_come_back),
+        cmocka_unit_test(kernels_that_never_end),
+        cmocka_unit_test(calls_that_do_not_return),
+        cmocka_unit_test(memory_that_does_not_come),
+        cmocka_unit_test(memory_that_is_not_wiped),
+        cmocka_unit_test(one_waits_for_ones_own),
+        cmocka_unit_test(kernels_that_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
