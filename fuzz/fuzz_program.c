@@ -33,6 +33,9 @@ static int add_tensor(builder *b, uvcc_tensor_desc t) {
     if (b->tensors == TENSORS_MAX)
         return UVCC_ERR_LIMIT;
     int rc = uvcc_program_tensor(b->p, &t);
+    static const int64_t values[64];
+    if (rc >= 0 && (uint64_t)t.rows * t.cols <= 64)
+        (void)uvcc_program_constant(b->p, (uint32_t)rc, values); /* where it is public */
     if (rc >= 0) {
         t.name = NULL;
         b->t[b->tensors++] = t;
@@ -79,6 +82,7 @@ static void op_any(builder *b, fuzz_in *in) {
     op.heads = op.lift >> 5;
     op.row_groups = op.lift >> 3 & 3;
     op.tile_rows = op.flags & UVCC_OP_BEAVER ? op.shift >> 4 : 0;
+    op.window = op.opcode == UVCC_OP_CAUSAL_MASK ? op.row_groups : 0;
     op.lift &= 7;
     (void)uvcc_program_op(b->p, &op);
 }
@@ -433,6 +437,7 @@ static void action(builder *b, fuzz_in *in) {
         t.scale = scales[more >> 4 & 3];
         t.bits = bits[op >> 5];
         t.lifetime = op & 8 ? UVCC_PERSIST : UVCC_TRANSIENT;
+        t.sharing = op & 8 && more >> 6 == 3 ? UVCC_PUBLIC : UVCC_REPLICATED;
         if (op & 16)
             t.in_buffer_of = pick(b, in);
         (void)add_tensor(b, t);

@@ -9,12 +9,14 @@
  * uvcc_model_reference() computes it in plaintext fixed point: what a secure run in an exact mode
  * gives, bit for bit.
  *
- * The model: x, `sequences` times `tokens` rows of `width` columns, is what embeddings gave, which
- * are the caller's; learned positions are added to it if it has them. Then `layers` times, with
+ * The model: x, `sequences` times `tokens` rows of `width` columns, is what embeddings gave: the
+ * caller's, or a table's rows by one-hot tokens; learned positions are added to it if it has them,
+ * and a norm may come behind. Then `layers` times, with
  * attention(x) = softmax(Q K^T / sqrt(head_size) + mask) V WO and ff the feed-forward network,
  *     before (pre-norm):  x += attention(norm1(x)); x += ff(norm2(x))
  *     after (post-norm):  x = norm1(x + attention(x)); x = norm2(x + ff(x))
- * and after the last layer, with last_norm, x = norm(x). docs/models.md has it to the bit.
+ * and after the last layer, with last_norm, x = norm(x); then a head makes logits of it, or it is
+ * pooled and classified. docs/models.md has it to the bit.
  *
  * Numbers: activations and weights are fixed-point integers of frac_bits fraction bits; a value
  * that leaves its declared bits makes a secure run wrong without a sign, and the reference fail by
@@ -53,26 +55,44 @@ typedef enum uvcc_model_ff {
 typedef enum uvcc_model_mask {
     UVCC_MODEL_MASK_NONE = 0,   /**< every token sees all: bidirectional */
     UVCC_MODEL_MASK_CAUSAL = 1, /**< itself and those before it */
-    UVCC_MODEL_MASK_WINDOW = 2, /**< itself and the window - 1 before it. Not yet, unless the window
-                                     has all tokens */
+    UVCC_MODEL_MASK_WINDOW = 2, /**< CAUSAL, but in the layers that window_layers says itself and
+                                   the window - 1 before it */
 } uvcc_model_mask;
 
 typedef enum uvcc_model_positions {
     UVCC_MODEL_POSITIONS_NONE = 0,    /**< the caller's embeddings have them */
     UVCC_MODEL_POSITIONS_LEARNED = 1, /**< weight P, tokens x width, is added to x */
-    UVCC_MODEL_POSITIONS_ROTARY = 2,  /**< not yet */
+    /** Queries and keys are turned, Llama's way: column j of a head's first half and that of its
+     * second are a pair, turned by t rope_theta^(-2j / head_size) at token t. No weight. */
+    UVCC_MODEL_POSITIONS_ROTARY = 2,
 } uvcc_model_positions;
 
+typedef enum uvcc_model_input {
+    UVCC_MODEL_INPUT_HIDDEN = 0, /**< rows of hidden states, before positions */
+    /** Rows of vocabulary + segments columns at scale 0: of the first a 1 for the token, of the
+     * others, if there are any, a 1 for its segment, else 0. */
+    UVCC_MODEL_INPUT_ONE_HOT = 1,
+} uvcc_model_input;
+
 typedef enum uvcc_model_head {
-    UVCC_MODEL_HEAD_NONE = 0, /**< hidden states come out */
-    UVCC_MODEL_HEAD_OWN = 1,  /**< logits by a matrix of its own. Not yet */
-    UVCC_MODEL_HEAD_TIED = 2, /**< logits by the embeddings. Not yet */
+    UVCC_MODEL_HEAD_NONE = 0, /**< hidden states come out, or what pool and labels say */
+    UVCC_MODEL_HEAD_OWN = 1,  /**< logits by a matrix of its own */
+    UVCC_MODEL_HEAD_TIED = 2, /**< logits by the embeddings */
 } uvcc_model_head;
+
+/** What becomes of a sequence's hidden states. */
+typedef enum uvcc_model_pool {
+    UVCC_MODEL_POOL_NONE = 0,  /**< they stay */
+    UVCC_MODEL_POOL_FIRST = 1, /**< the first token's */
+    UVCC_MODEL_POOL_TANH = 2,  /**< tanh(first token's WP + BP): BERT's pooler */
+    UVCC_MODEL_POOL_MEAN = 3,  /**< their mean, over tokens that are some */
+} uvcc_model_pool;
 
 typedef enum uvcc_model_weights_are {
     UVCC_MODEL_SECRET_WEIGHTS = 0,
-    UVCC_MODEL_PUBLIC_WEIGHTS = 1, /**< products that send nothing. Not yet: weights that are public
-                                        run as secret ones (uvcc_session_set_public) */
+    /** All know them: uvcc_session_set_public, for all of them. Products by matrices are local, and
+     * then truncated; of matrices each party keeps the values instead of shares. */
+    UVCC_MODEL_PUBLIC_WEIGHTS = 1,
 } uvcc_model_weights_are;
 
 typedef enum uvcc_model_mode {
@@ -101,8 +121,21 @@ typedef struct uvcc_model_config {
     uint8_t padding;     /**< 1: a tensor of 0 and 1 says which tokens are none: nobody sees them */
     uint8_t positions;   /**< uvcc_model_positions */
     uint8_t head;        /**< uvcc_model_head */
-    uint32_t vocabulary; /**< 0: hidden states come in. Others: not yet */
-    uint32_t window;     /**< of the mask WINDOW; else 0 */
+    uint32_t vocabulary; /**< of one-hot tokens and of heads, to 2^20; else 0 */
+    uint8_t input;       /**< uvcc_model_input */
+    uint32_t segments;   /**< kinds of tokens, of one-hot ones, to 65536 (not with TIED) */
+    uint8_t embedding_norm; /**< 1: a norm behind embeddings and learned positions */
+    uint8_t logits_last;    /**< 1: logits of each sequence's last token only (not with padding) */
+    uint8_t pool;           /**< uvcc_model_pool; not with a head */
+    uint32_t labels; /**< classes of what pool leaves, by WC and BC, to 65536; 0: none; not with a
+                          head */
+    uint32_t window; /**< of the mask WINDOW; else 0 */
+    uint32_t window_period; /**< of the mask WINDOW: its layers repeat after so many, at most 64;
+                                 0: 1 */
+    uint64_t window_layers; /**< of the mask WINDOW: layer l has the window if bit l % window_period
+                                 is 1; 0: all layers */
+    double rope_theta;      /**< of ROTARY: above 1, at most 2^30; 0: 10000 */
+    uint8_t unscaled;       /**< 1: scores are not divided by sqrt(head_size) */
     double epsilon; /**< of the norms, 0 to 1; what is below half a unit of their sums (2^-12 to
                        2^-24) counts as 0. With it mean squares are to lie from 2^-9 to 2^12 */
 
@@ -130,9 +163,9 @@ typedef struct uvcc_model_config {
  * erf, layer norms behind the sums, biases, no mask; f = 16, mode FAST. UVCC_ERR_USAGE: another
  * size. */
 UVCC_API int uvcc_model_default(uvcc_model_config *c, size_t size);
-/** Whether there is such a model. UVCC_ERR_CONFIG (also for what is not there yet, as the message
- * says then) or UVCC_ERR_BOUND (sums need more than 62 bits); message (may be NULL) names the
- * field, and to what it must fall. What it takes, uvcc_model_program and uvcc_model_cost take. */
+/** Whether there is such a model. UVCC_ERR_CONFIG or UVCC_ERR_BOUND (sums need more than 62 bits);
+ * message (may be NULL) names the field, and to what it must fall. What it takes,
+ * uvcc_model_program and uvcc_model_cost take. */
 UVCC_API int uvcc_model_check(const uvcc_model_config *c, char *message, size_t message_cap);
 
 /* ---- weights ---- */
@@ -173,20 +206,24 @@ UVCC_API int uvcc_model_weights(const uvcc_model_config *c, uvcc_program *p, con
 
 /* ---- ops ---- */
 
-/** Shapes of x and of `padding` (NULL: not asked), sequences x tokens of scale 0, 1 where there is
- * no token: without names, TRANSIENT. UVCC_ERR_USAGE. */
+/** Shapes of x (as `input` says) and of `padding` (NULL: not asked), sequences x tokens of scale 0,
+ * 1 where there is no token: without names, TRANSIENT. UVCC_ERR_USAGE. */
 UVCC_API int uvcc_model_inputs(const uvcc_model_config *c, uvcc_tensor_desc *x,
                                uvcc_tensor_desc *padding);
+/** Shape of what comes out, at scale f: a row for each token (hidden states, logits, labels), or
+ * with logits_last or a pool for each sequence. UVCC_ERR_USAGE. */
+UVCC_API int uvcc_model_output(const uvcc_model_config *c, uint32_t *rows, uint32_t *cols);
 /** Emits the forward pass from tensor x (shape, scale and at most the bits of uvcc_model_inputs;
  * it is not written) and `padding` (UVCC_NO_TENSOR: none, where the model has none) by the weights,
- * whose tensors uvcc_model_weights made. *out is the tensor of hidden states, of the shape and
- * scale of x. e: as in uvcc_emit_nonlinear, the prefix has at most 20 bytes and is before all names
- * of tensors that are made, so that several models stand in one program. After an error, whose line
- * goes into message, the program is of no further use. */
+ * whose tensors uvcc_model_weights made. *out is what comes out, of the shape that
+ * uvcc_model_output says. e: as in uvcc_emit_nonlinear, the prefix has at most 20 bytes and is
+ * before all names of tensors that are made, so that several models stand in one program. After an
+ * error, whose line goes into message, the program is of no further use. */
 UVCC_API int uvcc_model_emit(const uvcc_model_config *c, uvcc_emit *e, const uint32_t *weights,
                              uint32_t x, uint32_t padding, uint32_t *out, char *message,
                              size_t message_cap);
-/** The same for layer `layer` alone, without positions and the last norm. */
+/** The same for layer `layer` alone, without embeddings, positions, norms around and heads: from
+ * hidden states of value_bits to hidden states. */
 UVCC_API int uvcc_model_emit_layer(const uvcc_model_config *c, uvcc_emit *e, uint32_t layer,
                                    const uint32_t *weights, uint32_t x, uint32_t padding,
                                    uint32_t *out, char *message, size_t message_cap);
@@ -194,7 +231,7 @@ UVCC_API int uvcc_model_emit_layer(const uvcc_model_config *c, uvcc_emit *e, uin
 /* ---- whole programs ---- */
 
 enum {
-    UVCC_MODEL_IN_X = 1,       /**< rows of hidden states */
+    UVCC_MODEL_IN_X = 1,       /**< x */
     UVCC_MODEL_IN_PADDING = 2, /**< where the model has it */
     UVCC_MODEL_OUT_Y = 3,      /**< scale f; in mode FAST f - UVCC_MODEL_OPEN_SHIFT */
 };
@@ -214,16 +251,16 @@ typedef struct uvcc_model_costs {
     uint64_t
         transient_bytes;   /**< of a party's tensors at one time, as uvcc_program_memory bounds them
                             */
-    uint64_t weight_bytes; /**< of a party's shares of the weights */
+    uint64_t weight_bytes; /**< of a party's shares of the weights, public ones' values */
 } uvcc_model_costs;
 UVCC_API int uvcc_model_cost(const uvcc_model_config *c, const uvcc_allocator *al,
                              uvcc_model_costs *out, char *message, size_t message_cap);
 
 /** "forward" in plaintext, bit for bit what it opens in the exact modes (mode FAST: with floors
  * where it rounds stochastically). weights: all of them one after the other, row by row; x as
- * uvcc_model_inputs says, padding NULL where the model has none; y has room for as many values as
- * x. UVCC_ERR_BOUND: a value left its declared bits, message names the tensor; or padding has a
- * value other than 0 and 1, message names its place. */
+ * uvcc_model_inputs says, padding NULL where the model has none; y has room for what
+ * uvcc_model_output says. UVCC_ERR_BOUND: a value left its declared bits, message names the tensor;
+ * or padding has a value other than 0 and 1, message names its place. */
 UVCC_API int uvcc_model_reference(const uvcc_model_config *c, const uvcc_allocator *al,
                                   const int64_t *weights, const int64_t *x, const int64_t *padding,
                                   int64_t *y, char *message, size_t message_cap);

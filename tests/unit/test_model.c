@@ -5,6 +5,8 @@
  * refused by name. */
 #include "triangle.h"
 
+#include "exec/model/model.h"
+
 #include <math.h>
 #include <uvcc/model.h>
 
@@ -40,18 +42,30 @@ static uvcc_model_config gpt2(void) {
     return c;
 }
 
-/* What of Llama is there: all but its positions. */
+/* Llama, with heads of an odd number of pairs. */
 static uvcc_model_config llama(void) {
     uvcc_model_config c = gpt2();
     c.layers = 1;
     c.heads = 4;
     c.kv_heads = 2;
-    c.head_size = 5;
+    c.head_size = 6;
     c.norm = UVCC_MODEL_RMS_NORM;
     c.ff = UVCC_MODEL_FF_GATED;
     c.activation = UVCC_NL_SILU;
     c.biases = 0;
-    c.positions = UVCC_MODEL_POSITIONS_NONE;
+    c.positions = UVCC_MODEL_POSITIONS_ROTARY;
+    return c;
+}
+
+/* GPT-Neo: every second layer sees a window, scores are not scaled. */
+static uvcc_model_config gpt_neo(void) {
+    uvcc_model_config c = gpt2();
+    c.tokens = 11;
+    c.mask = UVCC_MODEL_MASK_WINDOW;
+    c.window = 3;
+    c.window_period = 2;
+    c.window_layers = 2;
+    c.unscaled = 1;
     return c;
 }
 
@@ -62,9 +76,13 @@ static double draw(uint64_t *state) {
     return (double)(*state >> 11) * 0x1p-52 - 1; /* -1 to 1 */
 }
 
+static uint32_t below(uint64_t *state, uint32_t n) {
+    return (uint32_t)(fabs(draw(state)) * n) % n;
+}
+
 typedef struct values {
     uvcc_model_config c;
-    size_t count;                      /* of x and y */
+    size_t count, out;                 /* of x, of y */
     int64_t *weights, *x, *y, pad[64]; /* y: the twin's */
 } values;
 
@@ -84,10 +102,14 @@ static void draw_padding(values *v) {
 static void draw_values(values *v, const uvcc_model_config *c) {
     uvcc_model_weight w;
     uint64_t state = SEED;
-    *v = (values){.c = *c, .count = (size_t)c->sequences * c->tokens * c->width};
+    uvcc_tensor_desc in;
+    uint32_t rows, cols;
+    assert_int_equal(uvcc_model_inputs(c, &in, NULL), 0);
+    assert_int_equal(uvcc_model_output(c, &rows, &cols), 0);
+    *v = (values){.c = *c, .count = (size_t)in.rows * in.cols, .out = (size_t)rows * cols};
     v->weights = calloc(uvcc_model_parameters(c), sizeof *v->weights);
     v->x = calloc(v->count, sizeof *v->x);
-    v->y = calloc(v->count, sizeof *v->y);
+    v->y = calloc(v->out, sizeof *v->y);
     int64_t *at = v->weights;
     for (uint32_t i = 0; uvcc_model_weight_at(c, i, &w) == 0; i++)
         for (size_t e = 0; e < (size_t)w.rows * w.cols; e++) {
@@ -95,8 +117,13 @@ static void draw_values(values *v, const uvcc_model_config *c) {
             const double spread = matrix ? 2 / sqrt(w.rows) : 0.5;
             *at++ = fixed(c, spread * draw(&state) + (w.kind == UVCC_MODEL_WEIGHT_GAIN));
         }
-    for (size_t e = 0; e < v->count; e++)
+    for (size_t e = 0; e < v->count && c->input == UVCC_MODEL_INPUT_HIDDEN; e++)
         v->x[e] = fixed(c, 3 * draw(&state));
+    for (size_t i = 0; i < in.rows && c->input == UVCC_MODEL_INPUT_ONE_HOT; i++) {
+        v->x[i * in.cols + below(&state, c->vocabulary)] = 1;
+        if (c->segments != 0)
+            v->x[i * in.cols + c->vocabulary + below(&state, c->segments)] = 1;
+    }
     draw_padding(v);
 }
 
@@ -122,6 +149,7 @@ static void make_twin(values *v) {
 typedef struct real {
     const values *v;
     size_t rows;
+    uint32_t layer;
     char scope[16];
 } real;
 
@@ -198,10 +226,29 @@ static double activate(uint8_t what, double x) {
     }
 }
 
-static bool sees(const values *v, size_t s, size_t i, size_t j) {
-    const uvcc_model_config *c = &v->c;
-    return !(c->mask != UVCC_MODEL_MASK_NONE && j > i) &&
-           !(c->padding && v->pad[s * c->tokens + j] != 0);
+/* In layer `layer`. */
+static bool sees(const real *r, size_t s, size_t i, size_t j) {
+    const uvcc_model_config *c = &r->v->c;
+    const unsigned period = c->window_period != 0 ? c->window_period : 1;
+    const bool local = c->mask == UVCC_MODEL_MASK_WINDOW &&
+                       (c->window_layers == 0 || (c->window_layers >> r->layer % period & 1) != 0);
+    return !(c->mask != UVCC_MODEL_MASK_NONE && j > i) && !(local && j + c->window <= i) &&
+           !(c->padding && r->v->pad[s * c->tokens + j] != 0);
+}
+
+/* Llama's rotary positions. */
+static void rotate_heads(const real *r, double *x, size_t heads, size_t size) {
+    const uvcc_model_config *c = &r->v->c;
+    for (size_t i = 0; i < r->rows && c->positions == UVCC_MODEL_POSITIONS_ROTARY; i++)
+        for (size_t h = 0; h < heads; h++)
+            for (size_t j = 0; j < size / 2; j++) {
+                const double theta = c->rope_theta != 0 ? c->rope_theta : 10000;
+                const double angle =
+                    (double)(i % c->tokens) * pow(theta, -2 * (double)j / (double)size);
+                double *a = x + (i * heads + h) * size + j, *b = a + size / 2, old = *a;
+                *a = old * cos(angle) - *b * sin(angle);
+                *b = *b * cos(angle) + old * sin(angle);
+            }
 }
 
 /* One head of one sequence: rows of q, k, v begin at these, o at out. */
@@ -214,8 +261,9 @@ static void head(const real *r, size_t s, const double *q, const double *k, cons
         for (size_t j = 0; j < c->tokens; j++) {
             double score = 0;
             for (size_t e = 0; e < size; e++)
-                score += q[i * wide + e] * k[j * narrow + e] / sqrt((double)size);
-            p[j] = sees(r->v, s, i, j) ? exp(score) : 0;
+                score +=
+                    q[i * wide + e] * k[j * narrow + e] / (c->unscaled ? 1 : sqrt((double)size));
+            p[j] = sees(r, s, i, j) ? exp(score) : 0;
             sum += p[j];
         }
         for (size_t e = 0; e < size; e++)
@@ -232,6 +280,8 @@ static double *attention(const real *r, const double *x, double *z) {
     const size_t wide = c->heads * size, narrow = wide / groups;
     double *q = linear(r, z, "WQ", "BQ", false), *k = linear(r, z, "WK", "BK", false);
     double *v = linear(r, z, "WV", "BV", true), *o = room(r->rows * wide);
+    rotate_heads(r, q, wide / size, size);
+    rotate_heads(r, k, narrow / size, size);
     for (size_t s = 0; s < c->sequences; s++)
         for (size_t h = 0; h < c->heads; h++) {
             const size_t row = s * c->tokens, at = h / groups * size;
@@ -283,32 +333,105 @@ static double *real_layer(const real *r, double *x) {
     return z;
 }
 
+/* Rows of hidden states: what came, or the table's. */
+static double *real_input(const real *r) {
+    const uvcc_model_config *c = &r->v->c;
+    const size_t words = c->vocabulary + c->segments, width = c->width;
+    uvcc_model_weight w;
+    double *x = room(r->rows * width);
+    const int64_t *p = weight(r, "P", &w), *e = weight(r, "E", &w);
+    for (size_t i = 0; i < r->rows; i++)
+        for (size_t j = 0; j < width; j++) {
+            double sum = p != NULL ? value(r, p[i % c->tokens * width + j]) : 0;
+            if (c->input == UVCC_MODEL_INPUT_HIDDEN)
+                sum += value(r, r->v->x[i * width + j]);
+            for (size_t k = 0; k < words && c->input == UVCC_MODEL_INPUT_ONE_HOT; k++)
+                sum += r->v->x[i * words + k] != 0 ? value(r, e[k * width + j]) : 0;
+            x[i * width + j] = sum;
+        }
+    return x;
+}
+
+/* One row for each sequence; x is freed. */
+static double *real_pool(real *r, double *x) {
+    const uvcc_model_config *c = &r->v->c;
+    const size_t width = c->width;
+    double *z = room(c->sequences * width);
+    for (size_t s = 0; s < c->sequences; s++)
+        for (size_t j = 0; j < width; j++) {
+            double sum = 0, count = 0;
+            for (size_t t = 0; t < c->tokens; t++) {
+                const bool none = c->padding && r->v->pad[s * c->tokens + t] != 0;
+                const bool counts = c->logits_last                    ? t + 1 == c->tokens
+                                    : c->pool != UVCC_MODEL_POOL_MEAN ? t == 0
+                                                                      : !none;
+                sum += counts ? x[(s * c->tokens + t) * width + j] : 0;
+                count += counts;
+            }
+            z[s * width + j] = sum / count;
+        }
+    free(x);
+    r->rows = c->sequences;
+    if (c->pool == UVCC_MODEL_POOL_TANH) {
+        z = linear(r, z, "WP", "BP", true);
+        for (size_t i = 0; i < r->rows * width; i++)
+            z[i] = tanh(z[i]);
+    }
+    return z;
+}
+
+static double *real_head(real *r, double *x) {
+    const uvcc_model_config *c = &r->v->c;
+    uvcc_model_weight w;
+    const int64_t *e = weight(r, "E", &w);
+    if (c->logits_last || c->pool != UVCC_MODEL_POOL_NONE)
+        x = real_pool(r, x);
+    if (c->head == UVCC_MODEL_HEAD_OWN)
+        return linear(r, x, "WL", "none", true);
+    if (c->labels != 0)
+        return linear(r, x, "WC", "BC", true);
+    if (c->head == UVCC_MODEL_HEAD_NONE)
+        return x;
+    double *z = room(r->rows * c->vocabulary);
+    for (size_t i = 0; i < r->rows; i++)
+        for (size_t k = 0; k < c->vocabulary; k++)
+            for (size_t j = 0; j < c->width; j++)
+                z[i * c->vocabulary + k] += x[i * c->width + j] * value(r, e[k * c->width + j]);
+    free(x);
+    return z;
+}
+
+static double *normed(const real *r, double *x, const char *gain, const char *shift) {
+    double *z = norm(r, x, gain, shift);
+    free(x);
+    return z;
+}
+
 static double *real_model(const values *v) {
     const uvcc_model_config *c = &v->c;
     real r = {.v = v, .rows = (size_t)c->sequences * c->tokens};
-    uvcc_model_weight w;
-    double *x = room(v->count);
-    const int64_t *p = weight(&r, "P", &w);
-    for (size_t i = 0; i < v->count; i++)
-        x[i] = value(&r, v->x[i] + (p != NULL ? p[i % (c->tokens * c->width)] : 0));
+    double *x = real_input(&r);
+    if (c->embedding_norm)
+        x = normed(&r, x, "GE", "CE");
     for (uint32_t l = 0; l < c->layers; l++) {
         snprintf(r.scope, sizeof r.scope, "L%u.", l);
+        r.layer = l;
         x = real_layer(&r, x);
     }
-    if (!c->last_norm)
-        return x;
     r.scope[0] = 0;
-    double *z = norm(&r, x, "GF", "CF");
-    free(x);
-    return z;
+    if (c->last_norm)
+        x = normed(&r, x, "GF", "CF");
+    return real_head(&r, x);
 }
 
 /* The greatest distance of y, at `scale`, from the model in double precision, over tokens that are
  * some. */
 static double distance(const values *v, const int64_t *y, unsigned scale) {
+    const bool each = !v->c.logits_last && v->c.pool == UVCC_MODEL_POOL_NONE;
+    const size_t cols = v->out / (v->c.sequences * (each ? v->c.tokens : 1));
     double *z = real_model(v), most = 0;
-    for (size_t i = 0; i < v->count; i++)
-        if (!v->c.padding || v->pad[i / v->c.width] == 0)
+    for (size_t i = 0; i < v->out; i++)
+        if (!v->c.padding || !each || v->pad[i / cols] == 0)
             most = fmax(most, fabs(ldexp((double)y[i], -(int)scale) - z[i]));
     free(z);
     return most;
@@ -381,7 +504,7 @@ static void exact_run(const uvcc_model_config *c, double bound) {
     run_program(&t, &v, p);
     for (unsigned i = 0; i < 3; i++)
         assert_memory_equal(uvcc_session_output(t.s[i], 0, UVCC_MODEL_OUT_Y), v.y,
-                            v.count * sizeof *v.y);
+                            v.out * sizeof *v.y);
     check_cost(&t, c);
     const double off = distance(&v, v.y, c->frac_bits);
     print_message("off by %.2g\n", off);
@@ -425,6 +548,100 @@ static void test_others(void **state) {
     exact_run(&c, 0.02);
     c.frac_bits = 12;
     exact_run(&c, 0.2);
+}
+
+static const uvcc_tensor_desc *named(const uvcc_program *p, const char *name) {
+    const int t = uvcc_program_find(p, name);
+    if (t < 0)
+        fail_msg("there is no %s", name);
+    return uvcc_program_tensor_at(p, (uint32_t)t);
+}
+
+static void test_rotary(void **state) {
+    (void)state;
+    uvcc_model_config c = llama();
+    c.rope_theta = 500000;
+    c.sequences = 2;
+    c.layers = 2;
+    exact_run(&c, 0.02);
+    c.biases = 1; /* turned behind the product's truncation */
+    c.mode = UVCC_MODEL_EXACT_DCF;
+    exact_run(&c, 0.02);
+    c.padding = 1;
+    exact_run(&c, 0.02);
+}
+
+/* Rounded to nearest, up to the last of the longest text. */
+static void test_rotary_table(void **state) {
+    (void)state;
+    static const double thetas[] = {0, 500000, 1.5};
+    static const uint32_t tokens[] = {0, 1, 2, 1000, 4095, 65535};
+    enum { HEAD = 10, TOKENS = 65536 };
+    int64_t *table = calloc((size_t)TOKENS * HEAD, sizeof *table);
+    uvcc_model_config c = llama();
+    c.head_size = HEAD;
+    c.tokens = TOKENS;
+    for (size_t i = 0; i < sizeof thetas / sizeof thetas[0]; i++) {
+        c.rope_theta = thetas[i];
+        uvcci_model_rotary(&c, table);
+        for (size_t k = 0; k < sizeof tokens / sizeof tokens[0]; k++)
+            for (size_t j = 0; j < HEAD / 2; j++) {
+                const double theta = i == 0 ? 10000 : thetas[i];
+                const double angle = tokens[k] * pow(theta, -2 * (double)j / HEAD);
+                const int64_t *row = table + (size_t)tokens[k] * HEAD;
+                assert_true(fabs((double)row[j] - 16384 * cos(angle)) < 0.50001);
+                assert_true(fabs((double)row[j + HEAD / 2] - 16384 * sin(angle)) < 0.50001);
+            }
+    }
+    free(table);
+}
+
+/* Rotary positions take no more rounds than none. */
+static void test_rotary_rounds(void **state) {
+    (void)state;
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_model_costs with, without;
+    for (uint8_t mode = 0; mode < 3; mode++) {
+        uvcc_model_config c = llama();
+        c.mode = mode;
+        assert_int_equal(uvcc_model_cost(&c, &al, &with, NULL, 0), 0);
+        c.positions = UVCC_MODEL_POSITIONS_NONE;
+        assert_int_equal(uvcc_model_cost(&c, &al, &without, NULL, 0), 0);
+        assert_int_equal(with.rounds, without.rounds);
+        assert_true(with.online_bytes < without.online_bytes * 1.05);
+    }
+}
+
+static void test_windows(void **state) {
+    (void)state;
+    uvcc_model_config c = gpt_neo();
+    exact_run(&c, 0.03);
+    c.sequences = 2;
+    c.window = 1; /* itself alone */
+    c.window_layers = 1;
+    exact_run(&c, 0.03);
+    c.window_layers = c.window_period = 0; /* all layers */
+    c.window = 6;
+    exact_run(&c, 0.03);
+    c.padding = 1;
+    exact_run(&c, 0.03);
+    c = llama();
+    c.tokens = 13;
+    c.mask = UVCC_MODEL_MASK_WINDOW;
+    c.window = 4;
+    exact_run(&c, 0.02);
+}
+
+/* A tile of a layer that has the window has no columns before what its rows see. */
+static void test_window_tiles(void **state) {
+    (void)state;
+    uvcc_model_config c = gpt_neo();
+    c.tokens = 40; /* tiles of 5 rows */
+    uvcc_program *p = program_of(&c, 0);
+    assert_int_equal(named(p, "L0.t7.S")->cols, 40);
+    assert_int_equal(named(p, "L1.t7.S")->cols, 5 + 2);
+    assert_int_equal(named(p, "L1.t0.S")->cols, 5);
+    uvcc_program_free(p);
 }
 
 /* What opens comes out of an exact truncation. */
@@ -477,6 +694,127 @@ static void test_fast(void **state) {
     c = gpt2();
     c.mode = UVCC_MODEL_FAST;
     fast_run(&c, 0.02);
+    c = llama();
+    c.mode = UVCC_MODEL_FAST;
+    fast_run(&c, 0.02);
+    c = gpt_neo();
+    c.mode = UVCC_MODEL_FAST;
+    fast_run(&c, 0.03);
+}
+
+/* BERT from tokens of two kinds to two labels. */
+static uvcc_model_config classifier(void) {
+    uvcc_model_config c = bert();
+    c.input = UVCC_MODEL_INPUT_ONE_HOT;
+    c.vocabulary = 19;
+    c.segments = 2;
+    c.embedding_norm = 1;
+    c.positions = UVCC_MODEL_POSITIONS_LEARNED;
+    c.sequences = 2;
+    c.pool = UVCC_MODEL_POOL_TANH;
+    c.labels = 3;
+    return c;
+}
+
+static void test_embeddings(void **state) {
+    (void)state;
+    uvcc_model_config c = classifier();
+    c.pool = UVCC_MODEL_POOL_NONE;
+    c.labels = 0;
+    exact_run(&c, 0.02);
+    c.segments = 0;
+    c.embedding_norm = 0;
+    c.positions = UVCC_MODEL_POSITIONS_NONE;
+    c.mode = UVCC_MODEL_FAST;
+    fast_run(&c, 0.02);
+    c = llama();
+    c.input = UVCC_MODEL_INPUT_ONE_HOT;
+    c.vocabulary = 37;
+    c.embedding_norm = 1; /* RMS: no shift */
+    exact_run(&c, 0.02);
+}
+
+static void test_pools(void **state) {
+    (void)state;
+    uvcc_model_config c = classifier();
+    exact_run(&c, 0.02);
+    c.labels = 0;
+    c.mode = UVCC_MODEL_FAST;
+    fast_run(&c, 0.02);
+    c.mode = UVCC_MODEL_EXACT_DCF;
+    c.pool = UVCC_MODEL_POOL_FIRST;
+    exact_run(&c, 0.02);
+    c.pool = UVCC_MODEL_POOL_NONE; /* a label for each token */
+    c.labels = 1;
+    exact_run(&c, 0.02);
+}
+
+static void test_means(void **state) {
+    (void)state;
+    uvcc_model_config c = bert();
+    c.sequences = 2;
+    c.pool = UVCC_MODEL_POOL_MEAN;
+    exact_run(&c, 0.02);
+    c.mode = UVCC_MODEL_FAST;
+    c.labels = 2;
+    fast_run(&c, 0.02);
+    c.padding = 0;
+    fast_run(&c, 0.02);
+    c.mode = UVCC_MODEL_EXACT;
+    exact_run(&c, 0.02);
+    c.tokens = 8;
+    exact_run(&c, 0.02);
+    c.tokens = 1;
+    exact_run(&c, 0.02);
+}
+
+static void test_logits(void **state) {
+    (void)state;
+    uvcc_model_config c = gpt_neo();
+    c.input = UVCC_MODEL_INPUT_ONE_HOT;
+    c.vocabulary = 29;
+    c.head = UVCC_MODEL_HEAD_TIED;
+    exact_run(&c, 0.05);
+    c.logits_last = 1;
+    c.sequences = 2;
+    exact_run(&c, 0.05);
+    c.input = UVCC_MODEL_INPUT_HIDDEN; /* the table is there for the logits */
+    c.mode = UVCC_MODEL_FAST;
+    fast_run(&c, 0.05);
+    c = llama();
+    c.head = UVCC_MODEL_HEAD_OWN;
+    c.vocabulary = 31;
+    exact_run(&c, 0.02);
+    c.weights = UVCC_MODEL_PUBLIC_WEIGHTS;
+    c.input = UVCC_MODEL_INPUT_ONE_HOT;
+    c.head = UVCC_MODEL_HEAD_TIED;
+    c.logits_last = 1;
+    exact_run(&c, 0.02);
+    c.mode = UVCC_MODEL_FAST;
+    fast_run(&c, 0.02);
+}
+
+/* Public weights: the same twin; local products, so fewer bytes and rounds, and half the memory. */
+static void test_public_weights(void **state) {
+    (void)state;
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_model_costs open, shared;
+    const uvcc_model_config all[] = {bert(), llama(), gpt_neo(), classifier()};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        uvcc_model_config c = all[i];
+        c.weights = UVCC_MODEL_PUBLIC_WEIGHTS;
+        exact_run(&c, 0.03);
+        c.mode = UVCC_MODEL_FAST;
+        fast_run(&c, 0.03);
+        assert_int_equal(uvcc_model_cost(&c, &al, &open, NULL, 0), 0);
+        c.weights = UVCC_MODEL_SECRET_WEIGHTS;
+        assert_int_equal(uvcc_model_cost(&c, &al, &shared, NULL, 0), 0);
+        print_message("rounds %u, %u; bytes %llu, %llu\n", open.rounds, shared.rounds,
+                      (unsigned long long)open.online_bytes,
+                      (unsigned long long)shared.online_bytes);
+        assert_true(open.rounds < shared.rounds && open.online_bytes < shared.online_bytes);
+        assert_true(open.weight_bytes < shared.weight_bytes * 0.6);
+    }
 }
 
 /* What is no token changes nothing for those that are, however large its scores. */
@@ -501,13 +839,6 @@ static void test_padding_is_unseen(void **state) {
     assert_int_not_equal(v.y[0], w.y[0]);
     free_values(&v);
     free_values(&w);
-}
-
-static const uvcc_tensor_desc *named(const uvcc_program *p, const char *name) {
-    const int t = uvcc_program_find(p, name);
-    if (t < 0)
-        fail_msg("there is no %s", name);
-    return uvcc_program_tensor_at(p, (uint32_t)t);
 }
 
 /* Declared bits; and what is added for no token takes the greatest score 14 below the least. */
@@ -584,6 +915,48 @@ static void test_weights(void **state) {
     c.norm = UVCC_MODEL_RMS_NORM; /* no shifts */
     c.biases = 0;
     assert_int_equal(uvcc_model_weight_count(&c), COUNT - 3 - 6);
+}
+
+/* Those around the layers, in their order. */
+static void test_end_weights(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        uint32_t rows, cols;
+        uint8_t kind;
+    } all[] = {
+        {"E", 19 + 2, 24, UVCC_MODEL_WEIGHT_TABLE}, {"P", 7, 24, UVCC_MODEL_WEIGHT_TABLE},
+        {"GE", 1, 24, UVCC_MODEL_WEIGHT_GAIN},      {"CE", 1, 24, UVCC_MODEL_WEIGHT_SHIFT},
+        {"GF", 1, 24, UVCC_MODEL_WEIGHT_GAIN},      {"CF", 1, 24, UVCC_MODEL_WEIGHT_SHIFT},
+        {"WP", 24, 24, UVCC_MODEL_WEIGHT_MATRIX},   {"BP", 1, 24, UVCC_MODEL_WEIGHT_BIAS},
+        {"WC", 24, 3, UVCC_MODEL_WEIGHT_MATRIX},    {"BC", 1, 3, UVCC_MODEL_WEIGHT_BIAS},
+    };
+    enum { COUNT = sizeof all / sizeof all[0] };
+    uvcc_model_config c = classifier();
+    c.last_norm = 1;
+    uvcc_model_weight w;
+    uint32_t at = 0, rows, cols;
+    for (uint32_t i = 0; uvcc_model_weight_at(&c, i, &w) == 0; i++) {
+        if (w.layer != UVCC_MODEL_NO_LAYER)
+            continue;
+        assert_true(at < COUNT);
+        assert_string_equal(w.name, all[at].name);
+        assert_int_equal(w.rows, all[at].rows);
+        assert_int_equal(w.cols, all[at].cols);
+        assert_int_equal(w.kind, all[at++].kind);
+    }
+    assert_int_equal(at, COUNT);
+    assert_int_equal(uvcc_model_output(&c, &rows, &cols), 0);
+    assert_int_equal(rows, c.sequences);
+    assert_int_equal(cols, 3);
+    c.heads = 0;
+    assert_int_equal(uvcc_model_output(&c, &rows, &cols), UVCC_ERR_USAGE);
+    c = classifier();
+    c.pool = c.labels = 0;
+    c.head = UVCC_MODEL_HEAD_OWN;
+    assert_int_equal(uvcc_model_weight_at(&c, uvcc_model_weight_count(&c) - 1, &w), 0);
+    assert_string_equal(w.name, "WL");
+    assert_int_equal(w.cols, 19);
 }
 
 /* ---- models in programs of the caller's ---- */
@@ -674,14 +1047,42 @@ CHANGE(uneven_heads, c->kv_heads = 2)
 CHANGE(some_mask, c->mask = 3)
 CHANGE(window_of_none, c->mask = UVCC_MODEL_MASK_WINDOW)
 CHANGE(window_unasked, c->window = 3)
-CHANGE(short_window, c->mask = UVCC_MODEL_MASK_WINDOW; c->window = 6)
+CHANGE(period_unasked, c->window_period = 2)
+CHANGE(layers_unasked, c->window_layers = 1)
+CHANGE(long_period, c->mask = UVCC_MODEL_MASK_WINDOW; c->window = 6; c->window_period = 65)
+CHANGE(far_layers, c->mask = UVCC_MODEL_MASK_WINDOW; c->window = 6; c->window_period = 2;
+       c->window_layers = 4)
+CHANGE(some_layers, c->mask = UVCC_MODEL_MASK_WINDOW; c->window = 6; c->window_layers = 2)
+CHANGE(some_scale, c->unscaled = 2)
+CHANGE(theta_unasked, c->rope_theta = 10000)
+CHANGE(small_theta, c->positions = UVCC_MODEL_POSITIONS_ROTARY; c->rope_theta = 1)
+CHANGE(nan_theta, c->positions = UVCC_MODEL_POSITIONS_ROTARY; c->rope_theta = NAN)
+CHANGE(odd_heads, c->positions = UVCC_MODEL_POSITIONS_ROTARY; c->head_size = 7)
+CHANGE(wide_turns, c->positions = UVCC_MODEL_POSITIONS_ROTARY; c->width = 1; c->heads = 1;
+       c->head_size = 2; c->frac_bits = 20; c->value_bits = 9; c->weight_bits = 1; c->unscaled = 1;
+       c->norm = UVCC_MODEL_RMS_NORM)
 CHANGE(some_padding, c->padding = 2)
 CHANGE(some_positions, c->positions = 3)
-CHANGE(rotary, c->positions = UVCC_MODEL_POSITIONS_ROTARY)
-CHANGE(vocabulary, c->vocabulary = 30522)
 CHANGE(some_head, c->head = 3)
-CHANGE(own_head, c->head = UVCC_MODEL_HEAD_OWN)
-CHANGE(tied_head, c->head = UVCC_MODEL_HEAD_TIED)
+CHANGE(words_unasked, c->vocabulary = 30522)
+CHANGE(some_input, c->input = 2)
+CHANGE(no_words, c->input = UVCC_MODEL_INPUT_ONE_HOT)
+CHANGE(many_words, c->input = UVCC_MODEL_INPUT_ONE_HOT; c->vocabulary = (1u << 20) + 1)
+CHANGE(headless_words, c->head = UVCC_MODEL_HEAD_TIED)
+CHANGE(many_segments, c->segments = 65537)
+CHANGE(segments_unasked, c->segments = 2)
+CHANGE(tied_segments, c->input = UVCC_MODEL_INPUT_ONE_HOT; c->head = UVCC_MODEL_HEAD_TIED;
+       c->vocabulary = 9; c->segments = 2)
+CHANGE(some_norming, c->embedding_norm = 2)
+CHANGE(some_last_logits, c->logits_last = 2)
+CHANGE(last_of_none, c->logits_last = 1)
+CHANGE(last_of_padded, c->logits_last = 1; c->head = UVCC_MODEL_HEAD_OWN; c->vocabulary = 9)
+CHANGE(some_pool, c->pool = 4)
+CHANGE(pool_and_head, c->pool = 1; c->head = UVCC_MODEL_HEAD_OWN; c->vocabulary = 9)
+CHANGE(long_mean, c->pool = UVCC_MODEL_POOL_MEAN; c->heads = 1; c->tokens = 4097)
+CHANGE(many_labels, c->labels = 65537)
+CHANGE(labels_and_head, c->labels = 1; c->head = UVCC_MODEL_HEAD_OWN; c->vocabulary = 9)
+CHANGE(wide_table, c->input = UVCC_MODEL_INPUT_ONE_HOT; c->vocabulary = 1u << 20; c->tokens = 513)
 CHANGE(no_sequences, c->sequences = 0)
 CHANGE(no_tokens, c->tokens = 0)
 CHANGE(many_tokens, c->tokens = 65537)
@@ -693,7 +1094,6 @@ CHANGE(wide_inner, c->inner_bits = 8)
 CHANGE(wide_weights, c->weight_bits = 17)
 CHANGE(some_mode, c->mode = 3)
 CHANGE(some_weights, c->weights = 2)
-CHANGE(public_weights, c->weights = UVCC_MODEL_PUBLIC_WEIGHTS)
 CHANGE(products, c->weight_bits = 16; c->value_bits = 12)
 CHANGE(squares, c->frac_bits = 20; c->value_bits = 8)
 CHANGE(scores, c->frac_bits = 19)
@@ -738,16 +1138,44 @@ static void test_refused(void **state) {
          "window is of the mask WINDOW, which needs one of 1 or more"},
         {window_unasked, UVCC_ERR_CONFIG,
          "window is of the mask WINDOW, which needs one of 1 or more"},
-        {short_window, UVCC_ERR_CONFIG,
-         "window must have all tokens: shorter ones are not there yet"},
+        {period_unasked, UVCC_ERR_CONFIG, "window_period is of the mask WINDOW"},
+        {layers_unasked, UVCC_ERR_CONFIG, "window_layers is of the mask WINDOW"},
+        {long_period, UVCC_ERR_CONFIG, "window_period must be at most 64"},
+        {far_layers, UVCC_ERR_CONFIG, "window_layers must be bits below window_period"},
+        {some_layers, UVCC_ERR_CONFIG, "window_layers must be bits below window_period"},
+        {some_scale, UVCC_ERR_CONFIG, "unscaled must be 0 or 1"},
+        {theta_unasked, UVCC_ERR_CONFIG, "rope_theta is of rotary positions"},
+        {small_theta, UVCC_ERR_CONFIG, "rope_theta must be above 1 and at most 2^30, or 0"},
+        {nan_theta, UVCC_ERR_CONFIG, "rope_theta must be above 1 and at most 2^30, or 0"},
+        {odd_heads, UVCC_ERR_CONFIG, "head_size must be even for rotary positions"},
+        {wide_turns, UVCC_ERR_BOUND,
+         "turned queries and keys need 63 bits, more than 62; frac_bits must be at most 19, or "
+         "value_bits must be at most 8"},
         {some_padding, UVCC_ERR_CONFIG, "padding must be 0 or 1"},
         {some_positions, UVCC_ERR_CONFIG, "positions is unknown"},
-        {rotary, UVCC_ERR_CONFIG,
-         "positions must be none or learned: rotary ones are not there yet"},
-        {vocabulary, UVCC_ERR_CONFIG, "vocabulary must be 0: embeddings are not there yet"},
         {some_head, UVCC_ERR_CONFIG, "head is unknown"},
-        {own_head, UVCC_ERR_CONFIG, "head must be none: logits are not there yet"},
-        {tied_head, UVCC_ERR_CONFIG, "head must be none: logits are not there yet"},
+        {words_unasked, UVCC_ERR_CONFIG,
+         "vocabulary is of one-hot tokens and heads, which need 1 to 2^20"},
+        {some_input, UVCC_ERR_CONFIG, "input is unknown"},
+        {no_words, UVCC_ERR_CONFIG,
+         "vocabulary is of one-hot tokens and heads, which need 1 to 2^20"},
+        {many_words, UVCC_ERR_CONFIG,
+         "vocabulary is of one-hot tokens and heads, which need 1 to 2^20"},
+        {headless_words, UVCC_ERR_CONFIG,
+         "vocabulary is of one-hot tokens and heads, which need 1 to 2^20"},
+        {many_segments, UVCC_ERR_CONFIG, "segments must be at most 65536"},
+        {segments_unasked, UVCC_ERR_CONFIG, "segments is of one-hot tokens, without a tied head"},
+        {tied_segments, UVCC_ERR_CONFIG, "segments is of one-hot tokens, without a tied head"},
+        {some_norming, UVCC_ERR_CONFIG, "embedding_norm must be 0 or 1"},
+        {some_last_logits, UVCC_ERR_CONFIG, "logits_last must be 0 or 1"},
+        {last_of_none, UVCC_ERR_CONFIG, "logits_last is of a head, without padding"},
+        {last_of_padded, UVCC_ERR_CONFIG, "logits_last is of a head, without padding"},
+        {some_pool, UVCC_ERR_CONFIG, "pool is unknown"},
+        {pool_and_head, UVCC_ERR_CONFIG, "pool must be none with a head"},
+        {long_mean, UVCC_ERR_CONFIG, "tokens must be at most 4096 for their mean"},
+        {many_labels, UVCC_ERR_CONFIG, "labels must be at most 65536"},
+        {labels_and_head, UVCC_ERR_CONFIG, "labels must be 0 with a head"},
+        {wide_table, UVCC_ERR_CONFIG, "tokens must be at most 512: 2^29 elements"},
         {no_sequences, UVCC_ERR_CONFIG, "sequences must be 1 to 65536"},
         {no_tokens, UVCC_ERR_CONFIG, "tokens must be 1 to 65536"},
         {many_tokens, UVCC_ERR_CONFIG, "tokens must be 1 to 65536"},
@@ -759,8 +1187,6 @@ static void test_refused(void **state) {
         {wide_inner, UVCC_ERR_CONFIG, "inner_bits must be at most value_bits"},
         {some_mode, UVCC_ERR_CONFIG, "mode is unknown"},
         {some_weights, UVCC_ERR_CONFIG, "weights is unknown"},
-        {public_weights, UVCC_ERR_CONFIG,
-         "weights must be secret: products with public ones are not there yet"},
         {products, UVCC_ERR_BOUND,
          "products with weights need 65 bits, more than 62; frac_bits must be at most 14, or "
          "value_bits must be at most 9, or weight_bits must be at most 13"},
@@ -809,10 +1235,6 @@ static void test_refused(void **state) {
     assert_int_equal(uvcc_model_program(&p, &c, 0, 3, &al, why, sizeof why), UVCC_ERR_USAGE);
 }
 
-static uint32_t below(uint64_t *state, uint32_t n) {
-    return (uint32_t)(fabs(draw(state)) * n) % n;
-}
-
 /* Any small description, of any numbers. */
 static uvcc_model_config any_model(uint64_t *s) {
     static const uint8_t activations[] = {UVCC_NL_GELU, UVCC_NL_GELU_TANH, UVCC_NL_RELU,
@@ -832,7 +1254,23 @@ static uvcc_model_config any_model(uint64_t *s) {
     c.biases = (uint8_t)below(s, 2);
     c.mask = (uint8_t)below(s, 2);
     c.padding = (uint8_t)below(s, 2);
-    c.positions = (uint8_t)below(s, 2);
+    c.positions = (uint8_t)below(s, 3);
+    c.unscaled = (uint8_t)below(s, 2);
+    c.weights = (uint8_t)below(s, 2);
+    if (c.positions == UVCC_MODEL_POSITIONS_ROTARY)
+        c.head_size += c.head_size % 2;
+    if (below(s, 2)) {
+        c.mask = UVCC_MODEL_MASK_WINDOW;
+        c.window = 1 + below(s, 12);
+    }
+    c.input = (uint8_t)below(s, 2);
+    c.head = below(s, 2) != 0 ? (uint8_t)below(s, 3) : 0;
+    c.vocabulary = c.input != 0 || c.head != 0 ? 1 + below(s, 70) : 0;
+    c.segments = c.input != 0 && c.head != UVCC_MODEL_HEAD_TIED ? below(s, 3) : 0;
+    c.embedding_norm = (uint8_t)below(s, 2);
+    c.logits_last = c.head != 0 && !c.padding && below(s, 2);
+    c.pool = c.head == 0 ? (uint8_t)below(s, 4) : 0;
+    c.labels = c.head == 0 ? below(s, 3) : 0;
     c.frac_bits = (uint8_t)(12 + below(s, 9));
     c.value_bits = (uint8_t)below(s, 13);
     c.weight_bits = (uint8_t)below(s, 17);
@@ -1001,7 +1439,12 @@ int main(void) {
         cmocka_unit_test(test_parts),          cmocka_unit_test(test_refused),
         cmocka_unit_test(test_wrong_tensors),  cmocka_unit_test(test_twin_refuses),
         cmocka_unit_test(test_memory_refused), cmocka_unit_test(test_check_decides),
-        cmocka_unit_test(test_no_weights),
+        cmocka_unit_test(test_no_weights),     cmocka_unit_test(test_rotary),
+        cmocka_unit_test(test_rotary_rounds),  cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_window_tiles),   cmocka_unit_test(test_public_weights),
+        cmocka_unit_test(test_embeddings),     cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_means),          cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_end_weights),    cmocka_unit_test(test_rotary_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

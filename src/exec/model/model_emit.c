@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model_emit.c - a model's weights as tensors and its forward pass as ops, in the words of
  * transformer.h: this file is what a description is to them, and checks what the caller brings. */
+#include "exec/model/model_ends.h"
 #include "exec/model/nonlinear.h"
-#include "exec/model/transformer.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -17,15 +17,24 @@ static bool is_prefix(const char *prefix) {
 
 /* ---- tensors ---- */
 
+static uvcc_tensor_desc hidden_states(const uvcc_model_config *c) {
+    return (uvcc_tensor_desc){.rows = c->sequences * c->tokens,
+                              .cols = c->width,
+                              .bits = (uint8_t)uvcci_model_value_bits(c),
+                              .scale = c->frac_bits,
+                              .lifetime = UVCC_TRANSIENT,
+                              .in_buffer_of = UVCC_NO_TENSOR};
+}
+
 int uvcc_model_inputs(const uvcc_model_config *c, uvcc_tensor_desc *x, uvcc_tensor_desc *padding) {
     if (c == NULL || x == NULL || uvcc_model_check(c, NULL, 0) != 0)
         return UVCC_ERR_USAGE;
-    *x = (uvcc_tensor_desc){.rows = c->sequences * c->tokens,
-                            .cols = c->width,
-                            .bits = (uint8_t)uvcci_model_value_bits(c),
-                            .scale = c->frac_bits,
-                            .lifetime = UVCC_TRANSIENT,
-                            .in_buffer_of = UVCC_NO_TENSOR};
+    *x = hidden_states(c);
+    if (c->input == UVCC_MODEL_INPUT_ONE_HOT) {
+        x->cols = c->vocabulary + c->segments;
+        x->bits = 1;
+        x->scale = 0;
+    }
     if (padding != NULL)
         *padding = (uvcc_tensor_desc){.rows = c->sequences,
                                       .cols = c->tokens,
@@ -35,6 +44,16 @@ int uvcc_model_inputs(const uvcc_model_config *c, uvcc_tensor_desc *x, uvcc_tens
     return 0;
 }
 
+int uvcc_model_output(const uvcc_model_config *c, uint32_t *rows, uint32_t *cols) {
+    if (c == NULL || rows == NULL || cols == NULL || uvcc_model_check(c, NULL, 0) != 0)
+        return UVCC_ERR_USAGE;
+    const bool each = !c->logits_last && c->pool == UVCC_MODEL_POOL_NONE;
+    *rows = c->sequences * (each ? c->tokens : 1);
+    *cols = c->head != UVCC_MODEL_HEAD_NONE ? c->vocabulary : c->labels != 0 ? c->labels : c->width;
+    return 0;
+}
+
+/* Public weights, too, have shares but for those that are factors of products. */
 int uvcc_model_weights(const uvcc_model_config *c, uvcc_program *p, const char *prefix,
                        uint32_t *tensors, char *message, size_t message_cap) {
     const uvcci_message m = {message, message_cap};
@@ -46,17 +65,20 @@ int uvcc_model_weights(const uvcc_model_config *c, uvcc_program *p, const char *
         return err;
     for (uint32_t i = 0; uvcc_model_weight_at(c, i, &w) == 0; i++) {
         char name[UVCCI_NAME_BYTES];
+        const bool open = uvcci_model_is_open(c, &w);
         snprintf(name, sizeof name, "%s%s", prefix, w.name);
         if (uvcc_program_find(p, name) >= 0)
             return uvcci_fail(&m, UVCC_ERR_CONFIG, "%s: the program has a tensor of that name",
                               name);
-        const int t = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = name,
-                                                                 .rows = w.rows,
-                                                                 .cols = w.cols,
-                                                                 .bits = w.bits,
-                                                                 .scale = w.scale,
-                                                                 .lifetime = UVCC_PERSIST,
-                                                                 .in_buffer_of = UVCC_NO_TENSOR});
+        const uvcc_tensor_desc d = {.name = name,
+                                    .rows = w.rows,
+                                    .cols = w.cols,
+                                    .bits = w.bits,
+                                    .scale = w.scale,
+                                    .lifetime = UVCC_PERSIST,
+                                    .in_buffer_of = UVCC_NO_TENSOR,
+                                    .sharing = open ? UVCC_PUBLIC : UVCC_REPLICATED};
+        const int t = uvcc_program_tensor(p, &d);
         if (t < 0)
             return uvcci_fail(&m, t, "%s: %s", name, uvcc_error_text(t));
         tensors[i] = (uint32_t)t;
@@ -77,24 +99,33 @@ static int check_tensor(const uvcc_program *p, uint32_t tensor, const char *name
     if (d->bits > want->bits)
         return uvcci_fail(m, UVCC_ERR_BOUND, "%s declares %u bits, more than %u", name, d->bits,
                           want->bits);
+    if (d->sharing != want->sharing)
+        return uvcci_fail(m, UVCC_ERR_USAGE, "%s must be %s", name,
+                          want->sharing == UVCC_PUBLIC ? "public" : "replicated");
     return 0;
 }
 
+/* x: `in` says what it is. */
 static int check_tensors(const uvcc_model_config *c, const uvcc_program *p, const uint32_t *weights,
-                         uint32_t x, uint32_t padding, const uvcci_message *m) {
-    uvcc_tensor_desc in, pad;
+                         uint32_t x, const uvcc_tensor_desc *in, uint32_t padding,
+                         const uvcci_message *m) {
+    uvcc_tensor_desc given, pad;
     uvcc_model_weight w;
-    int err = uvcc_model_inputs(c, &in, &pad);
+    int err = uvcc_model_inputs(c, &given, &pad);
     if (err == 0)
-        err = check_tensor(p, x, "x", &in, m);
+        err = check_tensor(p, x, "x", in != NULL ? in : &given, m);
     if (err == 0 && (c->padding != 0) != (padding != UVCC_NO_TENSOR))
         err = uvcci_fail(m, UVCC_ERR_USAGE, "padding: the model %s",
                          c->padding != 0 ? "needs the tensor" : "has none");
     if (err == 0 && c->padding != 0)
         err = check_tensor(p, padding, "padding", &pad, m);
     for (uint32_t i = 0; err == 0 && uvcc_model_weight_at(c, i, &w) == 0; i++) {
-        const uvcc_tensor_desc want = {
-            .rows = w.rows, .cols = w.cols, .bits = w.bits, .scale = w.scale};
+        const uvcc_tensor_desc want = {.rows = w.rows,
+                                       .cols = w.cols,
+                                       .bits = w.bits,
+                                       .scale = w.scale,
+                                       .sharing = uvcci_model_is_open(c, &w) ? UVCC_PUBLIC
+                                                                             : UVCC_REPLICATED};
         err = check_tensor(p, weights[i], w.name, &want, m);
     }
     return err;
@@ -148,7 +179,7 @@ static uvcci_tf_builder builder_of(const uvcc_model_config *c, const uvcc_emit *
         .own_rows = c->sequences * c->tokens,
         .temporaries = e->temporaries,
     };
-    if (b.m.mask == UVCC_MODEL_MASK_WINDOW) /* which has all tokens */
+    if (b.m.mask == UVCC_MODEL_MASK_WINDOW) /* layers have the window */
         b.m.mask = UVCC_MODEL_MASK_CAUSAL;
     snprintf(b.scope, sizeof b.scope, "%s", e->prefix);
     return b;
@@ -169,6 +200,39 @@ static void take_padding(uvcci_tf_builder *b, uint32_t padding) {
     uvcci_tf_scale(b, padding, b->padding, far, b->n.f);
 }
 
+/* The table of rotary positions, a constant that all layers have in common. */
+static void take_rotary(uvcci_tf_builder *b) {
+    char name[UVCCI_NAME_BYTES];
+    const uint32_t head = b->n.head_dim;
+    if (b->m.positions != UVCC_MODEL_POSITIONS_ROTARY || b->err != 0)
+        return;
+    snprintf(name, sizeof name, "%sROTARY", b->prefix);
+    const int there = uvcc_program_find(b->p, name);
+    if (there >= 0) {
+        b->rotary = (uint32_t)there;
+        return;
+    }
+    const size_t bytes = (size_t)b->m.tokens * head * sizeof(int64_t);
+    int64_t *table = b->al->alloc(b->al->user, bytes, UVCC_MEM_STATE);
+    if (table == NULL) {
+        uvcci_tf_note(b, UVCC_ERR_NOMEM);
+        return;
+    }
+    uvcci_model_rotary(&b->m, table);
+    const uvcc_tensor_desc d = {.name = name,
+                                .rows = b->m.tokens,
+                                .cols = head,
+                                .bits = UVCCI_MODEL_ROTARY_SCALE + 1,
+                                .scale = UVCCI_MODEL_ROTARY_SCALE,
+                                .lifetime = UVCC_PERSIST,
+                                .sharing = UVCC_PUBLIC,
+                                .in_buffer_of = UVCC_NO_TENSOR};
+    const int t = uvcc_program_tensor(b->p, &d);
+    uvcci_tf_note(b, t < 0 ? t : uvcc_program_constant(b->p, (uint32_t)t, table));
+    b->al->free(b->al->user, table, bytes, UVCC_MEM_STATE);
+    b->rotary = (uint32_t)t;
+}
+
 static int end(uvcci_tf_builder *b, uvcc_emit *e, const uvcci_message *m) {
     e->k = (uint16_t)(b->k < UINT16_MAX ? b->k : UINT16_MAX);
     e->temporaries = b->temporaries;
@@ -187,6 +251,7 @@ static uint32_t layer(uvcci_tf_builder *b, uint32_t number, uint32_t x) {
     char scope[sizeof b->scope];
     snprintf(scope, sizeof scope, "%s", b->scope);
     uvcci_tf_scope(b, scope, number);
+    b->window = uvcci_model_window(&b->m, number);
     const uint32_t y = uvcci_tf_layer_forward(b, &l, number, x);
     snprintf(b->scope, sizeof b->scope, "%s", scope);
     return y;
@@ -211,21 +276,26 @@ static int check_call(const uvcc_model_config *c, const uvcc_emit *e, const uint
 
 int uvcc_model_emit(const uvcc_model_config *c, uvcc_emit *e, const uint32_t *weights, uint32_t x,
                     uint32_t padding, uint32_t *out, char *message, size_t message_cap) {
-    static const char *const last[] = {"YF", "NF", "RF"};
+    static const char *const first[] = {"XN", "NE", "RE"}, *const last[] = {"YF", "NF", "RF"};
     const uvcci_message m = {message, message_cap};
     int err = check_call(c, e, weights, out, &m);
     if (err == 0)
-        err = check_tensors(c, e->program, weights, x, padding, &m);
+        err = check_tensors(c, e->program, weights, x, NULL, padding, &m);
     if (err != 0)
         return err;
     uvcci_tf_builder b = builder_of(c, e, weights);
     take_padding(&b, padding);
+    take_rotary(&b);
+    if (c->input == UVCC_MODEL_INPUT_ONE_HOT)
+        x = uvcci_model_embed(&b, x);
     x = add_positions(&b, x);
+    if (c->embedding_norm)
+        x = uvcci_tf_normalise(&b, first, x, 0, UVCCI_TF_GE, UVCCI_TF_CE).y;
     for (uint32_t l = 0; l < c->layers && b.err == 0; l++)
         x = layer(&b, l, x);
     if (c->last_norm)
         x = uvcci_tf_normalise(&b, last, x, 0, UVCCI_TF_GF, UVCCI_TF_CF).y;
-    *out = x;
+    *out = uvcci_model_head(&b, x, padding);
     return end(&b, e, &m);
 }
 
@@ -236,8 +306,10 @@ int uvcc_model_emit_layer(const uvcc_model_config *c, uvcc_emit *e, uint32_t num
     int err = check_call(c, e, weights, out, &m);
     if (err == 0 && number >= c->layers)
         err = uvcci_fail(&m, UVCC_ERR_USAGE, "layer: there is no layer %u", number);
-    if (err == 0)
-        err = check_tensors(c, e->program, weights, x, padding, &m);
+    if (err != 0)
+        return err;
+    const uvcc_tensor_desc in = hidden_states(c);
+    err = check_tensors(c, e->program, weights, x, &in, padding, &m);
     if (err != 0)
         return err;
     uvcci_tf_builder b = builder_of(c, e, weights);
@@ -245,6 +317,7 @@ int uvcc_model_emit_layer(const uvcc_model_config *c, uvcc_emit *e, uint32_t num
     snprintf(scope, sizeof scope, "%s", b.scope);
     uvcci_tf_scope(&b, scope, number); /* the mask, too, is this layer's */
     take_padding(&b, padding);
+    take_rotary(&b);
     snprintf(b.scope, sizeof b.scope, "%s", scope);
     *out = layer(&b, number, x);
     return end(&b, e, &m);
