@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* container.c - see container.h. */
+#include "model/container.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flags_json.h"
+
+enum { VERSION = 1, FIXED_BYTES = 16, ALIGNMENT = 64, HEADER_BYTES_MAX = 1 << 16 };
+static const char magic[8] = {'U', 'V', 'C', 'C', 'M', 'O', 'D', 'L'};
+
+/* ---- the description as JSON ---- */
+
+static const char *const ffs[] = {"plain", "gated", NULL};
+static const char *const norms[] = {"layer", "rms", NULL};
+static const char *const orders[] = {"post", "pre", NULL};
+static const char *const masks[] = {"none", "causal", "window", NULL};
+static const char *const positions[] = {"none", "learned", "rotary", NULL};
+static const char *const heads[] = {"none", "own", "tied", NULL};
+static const char *const modes[] = {"fast", "exact", "exact_dcf", NULL};
+static const char *const secrecy[] = {"secret", "public", NULL};
+
+/* A field of one byte, whose values may have names; or of four. */
+typedef struct field {
+    const char *name;
+    size_t at;
+    bool byte;
+    const char *const *choices;
+} field;
+
+#define BYTE(member, choices)                                                                      \
+    { #member, offsetof(uvcc_model_config, member), true, choices }
+#define WORD(member)                                                                               \
+    { #member, offsetof(uvcc_model_config, member), false, NULL }
+static const field fields[] = {
+    WORD(layers),
+    WORD(width),
+    WORD(heads),
+    WORD(kv_heads),
+    WORD(head_size),
+    WORD(ff_width),
+    BYTE(ff, ffs),
+    BYTE(activation, NULL),
+    BYTE(norm, norms),
+    BYTE(order, orders),
+    BYTE(last_norm, NULL),
+    BYTE(biases, NULL),
+    BYTE(mask, masks),
+    BYTE(padding, NULL),
+    BYTE(positions, positions),
+    BYTE(head, heads),
+    WORD(vocabulary),
+    WORD(window),
+    WORD(sequences),
+    WORD(tokens),
+    BYTE(frac_bits, NULL),
+    BYTE(value_bits, NULL),
+    BYTE(weight_bits, NULL),
+    BYTE(inner_bits, NULL),
+    BYTE(mode, modes),
+    BYTE(weights, secrecy),
+};
+enum { FIELDS = sizeof fields / sizeof fields[0] };
+static const char activation_name[] = "activation", epsilon_name[] = "epsilon";
+
+static const struct {
+    const char *name;
+    uint8_t function;
+} activations[] = {{"gelu", UVCC_NL_GELU},
+                   {"gelu_tanh", UVCC_NL_GELU_TANH},
+                   {"relu", UVCC_NL_RELU},
+                   {"silu", UVCC_NL_SILU}};
+
+static uint32_t get(const uvcc_model_config *c, const field *f) {
+    const char *at = (const char *)c + f->at;
+    uint32_t word;
+    memcpy(&word, at, f->byte ? 1 : sizeof word);
+    return f->byte ? *(const uint8_t *)at : word;
+}
+
+static json_t *to_json(const uvcc_model_config *c) {
+    json_t *o = json_object();
+    for (unsigned i = 0; i < FIELDS; i++) {
+        const uint32_t v = get(c, &fields[i]);
+        json_t *value =
+            fields[i].choices != NULL ? json_string(fields[i].choices[v]) : json_integer(v);
+        for (size_t k = 0; k < sizeof activations / sizeof activations[0]; k++)
+            if (strcmp(fields[i].name, activation_name) == 0 && activations[k].function == v)
+                json_object_set_new(o, activation_name, json_string(activations[k].name));
+        if (strcmp(fields[i].name, activation_name) == 0)
+            json_decref(value);
+        else
+            json_object_set_new(o, fields[i].name, value);
+    }
+    json_object_set_new(o, epsilon_name, json_real(c->epsilon));
+    return o;
+}
+
+/* Place of a string among choices, or -1. */
+static int choice_of(const field *f, const char *text) {
+    for (size_t k = 0;
+         strcmp(f->name, activation_name) == 0 && k < sizeof activations / sizeof activations[0];
+         k++)
+        if (strcmp(activations[k].name, text) == 0)
+            return activations[k].function;
+    for (int k = 0; f->choices != NULL && f->choices[k] != NULL; k++)
+        if (strcmp(f->choices[k], text) == 0)
+            return k;
+    return -1;
+}
+
+static int take_field(const json_t *o, const field *f, uvcc_model_config *c, const char *path,
+                      const flag_message *m) {
+    const json_t *v = json_object_get(o, f->name);
+    const json_int_t most = f->byte ? UINT8_MAX : UINT32_MAX;
+    json_int_t n = -1;
+    if (json_is_string(v))
+        n = choice_of(f, json_string_value(v));
+    else if (json_is_integer(v) && f->choices == NULL && strcmp(f->name, activation_name) != 0)
+        n = json_integer_value(v);
+    if (n < 0 || n > most)
+        return flag_fail(m, "%s: config.%s is missing, or not what it may be", path, f->name);
+    const uint32_t word = (uint32_t)n;
+    const uint8_t byte = (uint8_t)n;
+    memcpy((char *)c + f->at, f->byte ? (const void *)&byte : (const void *)&word,
+           f->byte ? 1 : sizeof word);
+    return 0;
+}
+
+static int from_json(const json_t *o, uvcc_model_config *c, const char *path,
+                     const flag_message *m) {
+    char why[256];
+    (void)uvcc_model_default(c, sizeof *c);
+    for (unsigned i = 0; i < FIELDS; i++)
+        if (take_field(o, &fields[i], c, path, m) != 0)
+            return -1;
+    const json_t *epsilon = json_object_get(o, epsilon_name);
+    if (!json_is_number(epsilon))
+        return flag_fail(m, "%s: config.epsilon is missing, or no number", path);
+    c->epsilon = json_number_value(epsilon);
+    if (json_object_size(o) != FIELDS + 1)
+        return flag_fail(m, "%s: config has members that are not known", path);
+    if (uvcc_model_check(c, why, sizeof why) != 0)
+        return flag_fail(m, "%s: config: %s", path, why);
+    return 0;
+}
+
+/* ---- reading ---- */
+
+static uint32_t load32(const uint8_t *p) {
+    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+/* The header's own members. */
+static int take_header(container *c, const char *path, const flag_message *m) {
+    static const char *const names[] = {"config", "model_type", "element_bytes", "parameters",
+                                        NULL};
+    uint64_t size = 0, count = 0;
+    if (!json_is_object(c->header))
+        return flag_fail(m, "%s: its header is no JSON object", path);
+    if (flags_json_only(c->header, path, names, m) != 0 ||
+        flags_json_count(c->header, path, "element_bytes", 4, 8, &size, NULL, m) != 0 ||
+        flags_json_count(c->header, path, "parameters", 1, INT64_MAX, &count, NULL, m) != 0 ||
+        flags_json_text(c->header, path, "model_type", &c->model_type, m) != 0 ||
+        from_json(json_object_get(c->header, "config"), &c->config, path, m) != 0)
+        return -1;
+    if ((size != 4 && size != 8) || c->model_type == NULL)
+        return flag_fail(m, "%s: element_bytes must be 4 or 8, and model_type a text", path);
+    c->element_bytes = (uint32_t)size;
+    c->parameters = count;
+    if (count != uvcc_model_parameters(&c->config))
+        return flag_fail(m, "%s: has %llu parameters; its description has %llu", path,
+                         (unsigned long long)count,
+                         (unsigned long long)uvcc_model_parameters(&c->config));
+    return 0;
+}
+
+static int64_t value_at(const container *c, uint64_t i) {
+    const uint8_t *at = c->values + i * c->element_bytes;
+    if (c->element_bytes == 4)
+        return (int32_t)load32(at);
+    return (int64_t)(load32(at) | (uint64_t)load32(at + 4) << 32);
+}
+
+/* Every weight is within its bits. */
+static int check_values(const container *c, const char *path, const flag_message *m) {
+    uvcc_model_weight w;
+    uint64_t at = 0;
+    for (uint32_t i = 0; uvcc_model_weight_at(&c->config, i, &w) == 0; i++)
+        for (uint64_t k = (uint64_t)w.rows * w.cols; k-- > 0; at++) {
+            const int64_t v = value_at(c, at), most = (int64_t)(1ull << w.bits);
+            if (v >= most || v <= -most)
+                return flag_fail(m, "%s: weight %s leaves its %u bits", path, w.name, w.bits);
+        }
+    return 0;
+}
+
+static int take_values(container *c, const uint8_t *bytes, uint64_t len, const char *path,
+                       const flag_message *m) {
+    uint64_t want;
+    if (__builtin_mul_overflow(c->parameters, c->element_bytes, &want) || want != len)
+        return flag_fail(m, "%s: has %llu bytes of weights; its header says otherwise", path,
+                         (unsigned long long)len);
+    c->values = bytes;
+    return check_values(c, path, m);
+}
+
+int container_parse(container *out, const uint8_t *bytes, size_t len, const char *path,
+                    const flag_message *m) {
+    uint8_t sum[32];
+    json_error_t error;
+    *out = (container){0};
+    if (len < FIXED_BYTES + sizeof sum || memcmp(bytes, magic, sizeof magic) != 0)
+        return flag_fail(m, "%s: is no file of weights of uvcc model convert", path);
+    const uint32_t version = load32(bytes + sizeof magic), header = load32(bytes + 12);
+    if (version != VERSION)
+        return flag_fail(m, "%s: has version %u; this program reads %u", path, version, VERSION);
+    if (header > HEADER_BYTES_MAX || header > len - FIXED_BYTES - sizeof sum)
+        return flag_fail(m, "%s: is cut within its header", path);
+    (void)crypto_hash_sha256(sum, bytes, len - sizeof sum);
+    if (memcmp(sum, bytes + len - sizeof sum, sizeof sum) != 0)
+        return flag_fail(m, "%s: is damaged: its SHA-256 is another", path);
+    out->header =
+        json_loadb((const char *)bytes + FIXED_BYTES, header, JSON_REJECT_DUPLICATES, &error);
+    int rc = out->header == NULL ? flag_fail(m, "%s: its header is no JSON: %s", path, error.text)
+                                 : take_header(out, path, m);
+    if (rc == 0)
+        rc = take_values(out, bytes + FIXED_BYTES + header, len - FIXED_BYTES - header - sizeof sum,
+                         path, m);
+    if (rc != 0)
+        container_close(out);
+    return rc;
+}
+
+int container_open(container *out, const char *path, const flag_message *m) {
+    file_map map;
+    *out = (container){0};
+    int rc = map_open(&map, path, m);
+    if (rc == 0)
+        rc = container_parse(out, map.bytes, map.len, path, m);
+    if (rc == 0)
+        out->map = map;
+    else
+        map_close(&map);
+    return rc;
+}
+
+void container_close(container *c) {
+    map_close(&c->map);
+    json_decref(c->header);
+    *c = (container){0};
+}
+
+void container_weights(const container *c, int64_t *out) {
+    for (uint64_t i = 0; i < c->parameters; i++)
+        out[i] = value_at(c, i);
+}
+
+/* ---- writing ---- */
+
+struct container_writer {
+    FILE *to;
+    crypto_hash_sha256_state sum;
+    uint32_t element_bytes;
+};
+
+static void put(container_writer *w, const void *bytes, size_t len) {
+    (void)fwrite(bytes, 1, len, w->to);
+    (void)crypto_hash_sha256_update(&w->sum, bytes, len);
+}
+
+static void put32(container_writer *w, uint32_t v) {
+    const uint8_t bytes[4] = {(uint8_t)v, (uint8_t)(v >> 8), (uint8_t)(v >> 16),
+                              (uint8_t)(v >> 24)};
+    put(w, bytes, sizeof bytes);
+}
+
+/* Blanks after the header let values begin at a multiple of 64. */
+static void put_header(container_writer *w, const char *text) {
+    const size_t len = strlen(text);
+    const size_t whole = (FIXED_BYTES + len + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT - FIXED_BYTES;
+    put(w, magic, sizeof magic);
+    put32(w, VERSION);
+    put32(w, (uint32_t)whole);
+    put(w, text, len);
+    for (size_t i = len; i < whole; i++)
+        put(w, " ", 1);
+}
+
+/* Four bytes hold a weight of up to 31 bits and its sign. */
+container_writer *container_begin(FILE *to, const uvcc_model_config *c, const char *model_type) {
+    uvcc_model_weight first;
+    container_writer *w = calloc(1, sizeof *w);
+    json_t *header = NULL;
+    char *text = NULL;
+    if (w != NULL && uvcc_model_weight_at(c, 0, &first) == 0) {
+        *w = (container_writer){.to = to, .element_bytes = first.bits <= 31 ? 4 : 8};
+        (void)crypto_hash_sha256_init(&w->sum);
+        header = json_pack("{s:s, s:i, s:I, s:o}", "model_type", model_type, "element_bytes",
+                           (int)w->element_bytes, "parameters",
+                           (json_int_t)uvcc_model_parameters(c), "config", to_json(c));
+        text = header != NULL ? json_dumps(header, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    }
+    if (text != NULL) {
+        put_header(w, text);
+    } else {
+        free(w);
+        w = NULL;
+    }
+    free(text);
+    json_decref(header);
+    return w;
+}
+
+void container_put(container_writer *w, const int64_t *v, uint64_t count) {
+    uint8_t bytes[8192];
+    size_t n = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        for (unsigned k = 0; k < w->element_bytes; k++)
+            bytes[n++] = (uint8_t)((uint64_t)v[i] >> (8 * k));
+        if (n == sizeof bytes || i + 1 == count) {
+            put(w, bytes, n);
+            n = 0;
+        }
+    }
+}
+
+void container_end(container_writer *w, uint8_t sha256[32]) {
+    (void)crypto_hash_sha256_final(&w->sum, sha256);
+    (void)fwrite(sha256, 1, 32, w->to);
+    free(w);
+}
