@@ -40,7 +40,7 @@ static int no_memory(void) {
 
 /* ---- what is checked ---- */
 
-static int read_weights(check *c, const weights *w, const fixed_stats *all, const flag_message *m) {
+static int read_weights(check *c, const weights *w, const flag_message *m) {
     uvcc_model_weight of;
     uint64_t at = 0;
     int rc = 0;
@@ -48,7 +48,6 @@ static int read_weights(check *c, const weights *w, const fixed_stats *all, cons
     c->fixed = malloc(uvcc_model_parameters(&c->shape) * sizeof *c->fixed);
     if (c->weights == NULL || c->fixed == NULL)
         return flag_fail(m, "out of memory");
-    (void)all;
     for (uint32_t i = 0; rc == 0 && uvcc_model_weight_at(&c->shape, i, &of) == 0; i++) {
         const uint64_t n = (uint64_t)of.rows * of.cols;
         rc = weights_read(w, i, c->weights + at, m);
@@ -81,8 +80,10 @@ static int open_checkpoint(check *c, uint32_t tokens, const flag_message *m) {
         c->shape = c->config;
         c->config.frac_bits = (uint8_t)l.pass.frac_bits;
         c->config.weight_bits = (uint8_t)l.pass.weight_bits;
+        c->config.value_bits = (uint8_t)l.pass.value_bits;
+        c->config.inner_bits = (uint8_t)l.pass.inner_bits;
         l.w.shape = c->shape;
-        rc = read_weights(c, &l.w, &l.all, m);
+        rc = read_weights(c, &l.w, m);
     }
     model_unload(&l);
     return rc == 0 ? EXIT_DONE : report_error(EXIT_BAD_INPUT, "%s", m->text);

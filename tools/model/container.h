@@ -5,9 +5,9 @@
 #define UVCC_TOOLS_MODEL_CONTAINER_H
 
 #include <jansson.h>
+#include <stdio.h>
 #include <uvcc/model.h>
 
-#include "atomic_file.h"
 #include "model/map.h"
 
 typedef struct container {
