@@ -11,6 +11,7 @@ the weights as they stand in the files. Values follow from a seed; the sizes are
 PyTorch and transformers (pip); the results are committed, so that tests do not.
 """
 import os
+import pathlib
 import shutil
 import sys
 
@@ -52,10 +53,8 @@ def make(directory, name, cls, config, dtype, shard=None):
     model = cls(config).eval()
     draw(model)
     model = model.to(dtype)
-    kind = {"max_shard_size": shard} if shard else {}
-    model.save_pretrained(path, safe_serialization=True, **kind)
-    os.path.exists(os.path.join(path, "generation_config.json")) and os.remove(
-        os.path.join(path, "generation_config.json"))
+    model.save_pretrained(path, **({"max_shard_size": shard} if shard else {}))
+    pathlib.Path(path, "generation_config.json").unlink(missing_ok=True)  # of sampling
     model = model.to(torch.float32)  # the weights as they stand in the file
     base = getattr(model, model.base_model_prefix, model)
     given = inputs_of(config.model_type)

@@ -111,7 +111,7 @@ static int choice_of(const field *f, const char *text) {
     return -1;
 }
 
-static int take_field(const json_t *o, const field *f, uvcc_model_config *c, const char *path,
+static int take_field(const json_t *o, const field *f, uvcc_model_config *c,
                       const flag_message *m) {
     const json_t *v = json_object_get(o, f->name);
     const json_int_t most = f->byte ? UINT8_MAX : UINT32_MAX;
@@ -121,7 +121,7 @@ static int take_field(const json_t *o, const field *f, uvcc_model_config *c, con
     else if (json_is_integer(v) && f->choices == NULL && strcmp(f->name, activation_name) != 0)
         n = json_integer_value(v);
     if (n < 0 || n > most)
-        return flag_fail(m, "%s: config.%s is missing, or not what it may be", path, f->name);
+        return flag_fail(m, "config.%s is missing, or not what it may be", f->name);
     const uint32_t word = (uint32_t)n;
     const uint8_t byte = (uint8_t)n;
     memcpy((char *)c + f->at, f->byte ? (const void *)&byte : (const void *)&word,
@@ -129,21 +129,20 @@ static int take_field(const json_t *o, const field *f, uvcc_model_config *c, con
     return 0;
 }
 
-static int from_json(const json_t *o, uvcc_model_config *c, const char *path,
-                     const flag_message *m) {
+static int from_json(const json_t *o, uvcc_model_config *c, const flag_message *m) {
     char why[256];
     (void)uvcc_model_default(c, sizeof *c);
     for (unsigned i = 0; i < FIELDS; i++)
-        if (take_field(o, &fields[i], c, path, m) != 0)
+        if (take_field(o, &fields[i], c, m) != 0)
             return -1;
     const json_t *epsilon = json_object_get(o, epsilon_name);
     if (!json_is_number(epsilon))
-        return flag_fail(m, "%s: config.epsilon is missing, or no number", path);
+        return flag_fail(m, "config.epsilon is missing, or no number");
     c->epsilon = json_number_value(epsilon);
     if (json_object_size(o) != FIELDS + 1)
-        return flag_fail(m, "%s: config has members that are not known", path);
+        return flag_fail(m, "config has members that are not known");
     if (uvcc_model_check(c, why, sizeof why) != 0)
-        return flag_fail(m, "%s: config: %s", path, why);
+        return flag_fail(m, "config: %s", why);
     return 0;
 }
 
@@ -154,25 +153,32 @@ static uint32_t load32(const uint8_t *p) {
 }
 
 /* The header's own members. */
-static int take_header(container *c, const char *path, const flag_message *m) {
+static int take_members(container *c, const flag_message *m) {
     static const char *const names[] = {"config", "model_type", "element_bytes", "parameters",
                                         NULL};
-    uint64_t size = 0, count = 0;
+    uint64_t size = 0;
+    if (flags_json_only(c->header, "header", names, m) != 0 ||
+        flags_json_count(c->header, "header", "element_bytes", 4, 8, &size, NULL, m) != 0 ||
+        flags_json_count(c->header, "header", "parameters", 1, INT64_MAX, &c->parameters, NULL,
+                         m) != 0 ||
+        flags_json_text(c->header, "header", "model_type", &c->model_type, m) != 0)
+        return -1;
+    c->element_bytes = (uint32_t)size;
+    if ((size != 4 && size != 8) || c->model_type == NULL)
+        return flag_fail(m, "header: element_bytes must be 4 or 8, and model_type a text");
+    return from_json(json_object_get(c->header, "config"), &c->config, m);
+}
+
+static int take_header(container *c, const char *path, const flag_message *m) {
+    char why[512] = "";
+    const flag_message inner = {why, sizeof why};
     if (!json_is_object(c->header))
         return flag_fail(m, "%s: its header is no JSON object", path);
-    if (flags_json_only(c->header, path, names, m) != 0 ||
-        flags_json_count(c->header, path, "element_bytes", 4, 8, &size, NULL, m) != 0 ||
-        flags_json_count(c->header, path, "parameters", 1, INT64_MAX, &count, NULL, m) != 0 ||
-        flags_json_text(c->header, path, "model_type", &c->model_type, m) != 0 ||
-        from_json(json_object_get(c->header, "config"), &c->config, path, m) != 0)
-        return -1;
-    if ((size != 4 && size != 8) || c->model_type == NULL)
-        return flag_fail(m, "%s: element_bytes must be 4 or 8, and model_type a text", path);
-    c->element_bytes = (uint32_t)size;
-    c->parameters = count;
-    if (count != uvcc_model_parameters(&c->config))
+    if (take_members(c, &inner) != 0)
+        return flag_fail(m, "%s: %s", path, why);
+    if (c->parameters != uvcc_model_parameters(&c->config))
         return flag_fail(m, "%s: has %llu parameters; its description has %llu", path,
-                         (unsigned long long)count,
+                         (unsigned long long)c->parameters,
                          (unsigned long long)uvcc_model_parameters(&c->config));
     return 0;
 }
