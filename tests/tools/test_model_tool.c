@@ -493,6 +493,9 @@ static void test_options(void **state) {
     refused("model check x --padding", "--padding does nothing in check");
     refused("model check x --input y --seed 1", "--seed does nothing with --input");
     refused("model inspect x --input y", "--input does nothing but in check");
+    refused("model check x --public", "--public does nothing in check");
+    refused("model convert " MODELS "gpt2 --out y --public",
+            "weights must be secret: products with public ones are not there yet");
     refused("model inspect x --ignore-unknown", "--ignore-unknown does nothing in inspect");
     refused("model inspect x --frac-bits 11", "--frac-bits 11: give a whole number from 12 to 20");
     refused("model convert " MODELS "llama --out y", "rotary ones are not there yet");

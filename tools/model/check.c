@@ -232,8 +232,11 @@ static void show(const check *c, FILE *to) {
                       c->r.at[i].inner ? "  (inner)" : "");
     show_need(c, false, to);
     show_need(c, true, to);
-    (void)fprintf(to, "Norms divide by roots of %.3g to %.3g (2^-9 to 2^12 are possible)\n",
-                  c->r.least_square, c->r.most_square);
+    (void)fprintf(to, "Norms divide by roots of %.3g to %.3g%s\n", c->r.least_square,
+                  c->r.most_square,
+                  c->r.least_square < 0x1p-9 || c->r.most_square > 0x1p12
+                      ? ", and are exact from 2^-9 to 2^12 only"
+                      : "");
     if (c->in.expected != NULL)
         (void)fprintf(to, "Double precision is off last_hidden_state by %.3g (rms %.3g)\n",
                       c->given.most, root_mean_square(&c->given));

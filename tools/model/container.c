@@ -17,54 +17,37 @@ static const char *const ffs[] = {"plain", "gated", NULL};
 static const char *const norms[] = {"layer", "rms", NULL};
 static const char *const orders[] = {"post", "pre", NULL};
 static const char *const masks[] = {"none", "causal", "window", NULL};
-static const char *const positions[] = {"none", "learned", "rotary", NULL};
+static const char *const places[] = {"none", "learned", "rotary", NULL};
 static const char *const heads[] = {"none", "own", "tied", NULL};
 static const char *const modes[] = {"fast", "exact", "exact_dcf", NULL};
 static const char *const secrecy[] = {"secret", "public", NULL};
 
-/* A field of one byte, whose values may have names; or of four. */
+/* What a field is; a byte's values may have names. */
+typedef enum field_kind { BYTE, WORD, REAL } field_kind;
 typedef struct field {
     const char *name;
     size_t at;
-    bool byte;
+    field_kind kind;
     const char *const *choices;
 } field;
 
-#define BYTE(member, choices)                                                                      \
-    { #member, offsetof(uvcc_model_config, member), true, choices }
-#define WORD(member)                                                                               \
-    { #member, offsetof(uvcc_model_config, member), false, NULL }
+#define FIELD(member, kind, choices)                                                               \
+    { #member, offsetof(uvcc_model_config, member), kind, choices }
 static const field fields[] = {
-    WORD(layers),
-    WORD(width),
-    WORD(heads),
-    WORD(kv_heads),
-    WORD(head_size),
-    WORD(ff_width),
-    BYTE(ff, ffs),
-    BYTE(activation, NULL),
-    BYTE(norm, norms),
-    BYTE(order, orders),
-    BYTE(last_norm, NULL),
-    BYTE(biases, NULL),
-    BYTE(mask, masks),
-    BYTE(padding, NULL),
-    BYTE(positions, positions),
-    BYTE(head, heads),
-    WORD(vocabulary),
-    WORD(window),
-    WORD(sequences),
-    WORD(tokens),
-    BYTE(frac_bits, NULL),
-    BYTE(value_bits, NULL),
-    BYTE(weight_bits, NULL),
-    BYTE(inner_bits, NULL),
-    BYTE(mode, modes),
-    BYTE(weights, secrecy),
+    FIELD(layers, WORD, NULL),     FIELD(width, WORD, NULL),      FIELD(heads, WORD, NULL),
+    FIELD(kv_heads, WORD, NULL),   FIELD(head_size, WORD, NULL),  FIELD(ff_width, WORD, NULL),
+    FIELD(ff, BYTE, ffs),          FIELD(activation, BYTE, NULL), FIELD(norm, BYTE, norms),
+    FIELD(order, BYTE, orders),    FIELD(last_norm, BYTE, NULL),  FIELD(biases, BYTE, NULL),
+    FIELD(mask, BYTE, masks),      FIELD(padding, BYTE, NULL),    FIELD(positions, BYTE, places),
+    FIELD(head, BYTE, heads),      FIELD(vocabulary, WORD, NULL), FIELD(window, WORD, NULL),
+    FIELD(epsilon, REAL, NULL),    FIELD(sequences, WORD, NULL),  FIELD(tokens, WORD, NULL),
+    FIELD(frac_bits, BYTE, NULL),  FIELD(value_bits, BYTE, NULL), FIELD(weight_bits, BYTE, NULL),
+    FIELD(inner_bits, BYTE, NULL), FIELD(mode, BYTE, modes),      FIELD(weights, BYTE, secrecy),
 };
 enum { FIELDS = sizeof fields / sizeof fields[0] };
-static const char activation_name[] = "activation", epsilon_name[] = "epsilon";
+static const char activation_name[] = "activation";
 
+/* Numbers of activations are of a longer list, which nonlinear.h has. */
 static const struct {
     const char *name;
     uint8_t function;
@@ -72,37 +55,46 @@ static const struct {
                    {"gelu_tanh", UVCC_NL_GELU_TANH},
                    {"relu", UVCC_NL_RELU},
                    {"silu", UVCC_NL_SILU}};
+enum { ACTIVATIONS = sizeof activations / sizeof activations[0] };
 
-static uint32_t get(const uvcc_model_config *c, const field *f) {
+static bool is_activation(const field *f) {
+    return strcmp(f->name, activation_name) == 0;
+}
+
+/* The word for a byte; NULL: it has none. */
+static const char *word_of(const field *f, uint8_t v) {
+    for (unsigned k = 0; k < ACTIVATIONS && is_activation(f); k++)
+        if (activations[k].function == v)
+            return activations[k].name;
+    return f->choices != NULL ? f->choices[v] : NULL;
+}
+
+static json_t *field_json(const uvcc_model_config *c, const field *f) {
     const char *at = (const char *)c + f->at;
     uint32_t word;
-    memcpy(&word, at, f->byte ? 1 : sizeof word);
-    return f->byte ? *(const uint8_t *)at : word;
+    uint8_t byte;
+    double real;
+    memcpy(&byte, at, sizeof byte);
+    if (f->kind == BYTE)
+        return word_of(f, byte) != NULL ? json_string(word_of(f, byte)) : json_integer(byte);
+    if (f->kind == WORD) {
+        memcpy(&word, at, sizeof word);
+        return json_integer(word);
+    }
+    memcpy(&real, at, sizeof real);
+    return json_real(real);
 }
 
 static json_t *to_json(const uvcc_model_config *c) {
     json_t *o = json_object();
-    for (unsigned i = 0; i < FIELDS; i++) {
-        const uint32_t v = get(c, &fields[i]);
-        json_t *value =
-            fields[i].choices != NULL ? json_string(fields[i].choices[v]) : json_integer(v);
-        for (size_t k = 0; k < sizeof activations / sizeof activations[0]; k++)
-            if (strcmp(fields[i].name, activation_name) == 0 && activations[k].function == v)
-                json_object_set_new(o, activation_name, json_string(activations[k].name));
-        if (strcmp(fields[i].name, activation_name) == 0)
-            json_decref(value);
-        else
-            json_object_set_new(o, fields[i].name, value);
-    }
-    json_object_set_new(o, epsilon_name, json_real(c->epsilon));
+    for (unsigned i = 0; i < FIELDS; i++)
+        json_object_set_new(o, fields[i].name, field_json(c, &fields[i]));
     return o;
 }
 
-/* Place of a string among choices, or -1. */
+/* The byte that a word stands for, or -1. */
 static int choice_of(const field *f, const char *text) {
-    for (size_t k = 0;
-         strcmp(f->name, activation_name) == 0 && k < sizeof activations / sizeof activations[0];
-         k++)
+    for (unsigned k = 0; k < ACTIVATIONS && is_activation(f); k++)
         if (strcmp(activations[k].name, text) == 0)
             return activations[k].function;
     for (int k = 0; f->choices != NULL && f->choices[k] != NULL; k++)
@@ -114,18 +106,24 @@ static int choice_of(const field *f, const char *text) {
 static int take_field(const json_t *o, const field *f, uvcc_model_config *c,
                       const flag_message *m) {
     const json_t *v = json_object_get(o, f->name);
-    const json_int_t most = f->byte ? UINT8_MAX : UINT32_MAX;
+    const json_int_t most = f->kind == BYTE ? UINT8_MAX : UINT32_MAX;
+    char *at = (char *)c + f->at;
     json_int_t n = -1;
+    if (f->kind == REAL && json_is_number(v)) {
+        const double real = json_number_value(v);
+        memcpy(at, &real, sizeof real);
+        return 0;
+    }
     if (json_is_string(v))
         n = choice_of(f, json_string_value(v));
-    else if (json_is_integer(v) && f->choices == NULL && strcmp(f->name, activation_name) != 0)
+    else if (f->kind != REAL && json_is_integer(v) && f->choices == NULL && !is_activation(f))
         n = json_integer_value(v);
     if (n < 0 || n > most)
         return flag_fail(m, "config.%s is missing, or not what it may be", f->name);
     const uint32_t word = (uint32_t)n;
     const uint8_t byte = (uint8_t)n;
-    memcpy((char *)c + f->at, f->byte ? (const void *)&byte : (const void *)&word,
-           f->byte ? 1 : sizeof word);
+    memcpy(at, f->kind == BYTE ? (const void *)&byte : (const void *)&word,
+           f->kind == BYTE ? 1 : sizeof word);
     return 0;
 }
 
@@ -135,11 +133,7 @@ static int from_json(const json_t *o, uvcc_model_config *c, const flag_message *
     for (unsigned i = 0; i < FIELDS; i++)
         if (take_field(o, &fields[i], c, m) != 0)
             return -1;
-    const json_t *epsilon = json_object_get(o, epsilon_name);
-    if (!json_is_number(epsilon))
-        return flag_fail(m, "config.epsilon is missing, or no number");
-    c->epsilon = json_number_value(epsilon);
-    if (json_object_size(o) != FIELDS + 1)
+    if (json_object_size(o) != FIELDS)
         return flag_fail(m, "config has members that are not known");
     if (uvcc_model_check(c, why, sizeof why) != 0)
         return flag_fail(m, "config: %s", why);

@@ -444,6 +444,7 @@ int description_config(const model_description *d, const model_pass *pass, uvcc_
     c.weight_bits = (uint8_t)pass->weight_bits;
     c.inner_bits = (uint8_t)pass->inner_bits;
     c.mode = pass->mode;
+    c.weights = pass->public_weights ? UVCC_MODEL_PUBLIC_WEIGHTS : UVCC_MODEL_SECRET_WEIGHTS;
     if (d->rotary)
         c.positions = UVCC_MODEL_POSITIONS_ROTARY;
     for (uint32_t l = 0; l < d->layers; l++)

@@ -39,7 +39,7 @@ const char *description_family(const model_description *d);
 typedef struct model_pass {
     uint32_t sequences, tokens;
     uint32_t frac_bits, value_bits, weight_bits, inner_bits;
-    bool padding;
+    bool padding, public_weights;
     uint8_t mode;
 } model_pass;
 

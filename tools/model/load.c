@@ -67,6 +67,7 @@ int model_load(loaded *out, const model_options *o, uint32_t tokens) {
                              .weight_bits = o->weight_bits,
                              .inner_bits = o->inner_bits,
                              .padding = o->padding,
+                             .public_weights = o->public_weights,
                              .mode = (uint8_t)o->mode}};
     if (load(out, o, &m) == 0)
         return EXIT_DONE;

@@ -26,6 +26,8 @@ static const flag options[] = {
      "the same of scores and inputs of the activation (--value-bits)"},
     {"mode", "fast|exact|exact-dcf", FLAG_CHOICE, AT(mode), 0, 0, modes,
      "how truncations are made (inspect, convert: fast; check: exact)"},
+    {"public", NULL, FLAG_SWITCH, AT(public_weights), 0, 0, NULL,
+     "inspect, convert: all parties know the weights"},
     {"clip", NULL, FLAG_SWITCH, AT(clip), 0, 0, NULL,
      "convert: weights that leave --weight-bits become the nearest that do not"},
     {"input", "FILE", FLAG_TEXT, AT(input), 0, 0, NULL,
@@ -101,6 +103,7 @@ static int parse(model_options *o, int argc, char *const *argv, unsigned *comman
         {"seed", o->input != NULL, "with --input"},
         {"sequences", o->input != NULL, "with --input"},
         {"padding", check, "in check, which takes it from --input"},
+        {"public", check, "in check: the result is the same"},
         {"ignore-unknown", *command == INSPECT, "in inspect"},
     };
     return flags_refuse_idle(&set, argc, argv, idle, sizeof idle / sizeof idle[0], m);

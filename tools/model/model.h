@@ -19,7 +19,7 @@ typedef struct model_options {
     uint32_t frac_bits, value_bits, weight_bits, inner_bits; /* bits 0: not given */
     uint32_t mode;                                           /* uvcc_model_mode */
     uint64_t seed;
-    bool padding, clip, ignore_unknown, help;
+    bool padding, clip, public_weights, ignore_unknown, help;
 } model_options;
 
 /* A checkpoint and what was made of its description. */
