@@ -249,6 +249,30 @@ static void test_clipping(void **state) {
     assert_int_equal(unlink("w"), 0);
 }
 
+/* To the nearest, to the even one of two; within the bits. */
+static void test_rounding(void **state) {
+    (void)state;
+    static const double v[] = {0.25,      0x1.8p-17,  -0x1.8p-17, 0x1p-17,
+                               0x1.8p-16, 1.99999999, -3,         1e30};
+    static const int64_t want[] = {16384, 1, -1, 0, 2, 131071, -131071, 131071};
+    enum { COUNT = sizeof v / sizeof v[0] };
+    int64_t q[COUNT];
+    fixed_stats s = {0};
+    fixed_round(v, COUNT, 16, 1, q);
+    assert_memory_equal(q, want, sizeof want);
+    fixed_note(&s, v, 5, 16, 1);
+    assert_int_equal(s.bits, 1);
+    assert_int_equal(s.clipped, 0);
+    fixed_note(&s, v, 7, 16, 1); /* what rounds up to 2 leaves one bit */
+    assert_int_equal(s.bits, 2);
+    assert_int_equal(s.clipped, 2);
+    assert_true(s.most == 3);
+    fixed_note(&s, v, COUNT, 16, 2);
+    assert_int_equal(s.clipped, 3);
+    assert_true(s.bits > 40);
+    assert_true(fixed_real(-131071, 16) == -131071 * 0x1p-16);
+}
+
 /* ---- damaged checkpoints ---- */
 
 static void copy_file(const char *name, const char *file) {
@@ -588,6 +612,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_configs),   cmocka_unit_test(test_other_words),
         cmocka_unit_test(test_tensors),   cmocka_unit_test(test_inputs),
         cmocka_unit_test(test_options),   cmocka_unit_test(test_secure),
+        cmocka_unit_test(test_rounding),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }
