@@ -53,14 +53,16 @@ typedef enum uvcc_model_ff {
 typedef enum uvcc_model_mask {
     UVCC_MODEL_MASK_NONE = 0,   /**< every token sees all: bidirectional */
     UVCC_MODEL_MASK_CAUSAL = 1, /**< itself and those before it */
-    UVCC_MODEL_MASK_WINDOW = 2, /**< itself and the window - 1 before it. Not yet, unless the window
-                                     has all tokens */
+    UVCC_MODEL_MASK_WINDOW = 2, /**< CAUSAL, but in the layers that window_layers says itself and
+                                   the window - 1 before it */
 } uvcc_model_mask;
 
 typedef enum uvcc_model_positions {
     UVCC_MODEL_POSITIONS_NONE = 0,    /**< the caller's embeddings have them */
     UVCC_MODEL_POSITIONS_LEARNED = 1, /**< weight P, tokens x width, is added to x */
-    UVCC_MODEL_POSITIONS_ROTARY = 2,  /**< not yet */
+    /** Queries and keys are turned, Llama's way: column j of a head's first half and that of its
+     * second are a pair, turned by t rope_theta^(-2j / head_size) at token t. No weight. */
+    UVCC_MODEL_POSITIONS_ROTARY = 2,
 } uvcc_model_positions;
 
 typedef enum uvcc_model_head {
@@ -71,8 +73,9 @@ typedef enum uvcc_model_head {
 
 typedef enum uvcc_model_weights_are {
     UVCC_MODEL_SECRET_WEIGHTS = 0,
-    UVCC_MODEL_PUBLIC_WEIGHTS = 1, /**< products that send nothing. Not yet: weights that are public
-                                        run as secret ones (uvcc_session_set_public) */
+    /** All know them: uvcc_session_set_public, for all of them. Products by matrices are local, and
+     * then truncated; of matrices each party keeps the values instead of shares. */
+    UVCC_MODEL_PUBLIC_WEIGHTS = 1,
 } uvcc_model_weights_are;
 
 typedef enum uvcc_model_mode {
@@ -103,6 +106,12 @@ typedef struct uvcc_model_config {
     uint8_t head;        /**< uvcc_model_head */
     uint32_t vocabulary; /**< 0: hidden states come in. Others: not yet */
     uint32_t window;     /**< of the mask WINDOW; else 0 */
+    uint32_t window_period; /**< of the mask WINDOW: its layers repeat after so many, at most 64;
+                                 0: 1 */
+    uint64_t window_layers; /**< of the mask WINDOW: layer l has the window if bit l % window_period
+                                 is 1; 0: all layers */
+    double rope_theta;      /**< of ROTARY: above 1, at most 2^30; 0: 10000 */
+    uint8_t unscaled;       /**< 1: scores are not divided by sqrt(head_size) */
     double epsilon; /**< of the norms, 0 to 1; what is below half a unit of their sums (2^-12 to
                        2^-24) counts as 0. With it mean squares are to lie from 2^-9 to 2^12 */
 
@@ -214,7 +223,7 @@ typedef struct uvcc_model_costs {
     uint64_t
         transient_bytes;   /**< of a party's tensors at one time, as uvcc_program_memory bounds them
                             */
-    uint64_t weight_bytes; /**< of a party's shares of the weights */
+    uint64_t weight_bytes; /**< of a party's shares of the weights, public ones' values */
 } uvcc_model_costs;
 UVCC_API int uvcc_model_cost(const uvcc_model_config *c, const uvcc_allocator *al,
                              uvcc_model_costs *out, char *message, size_t message_cap);

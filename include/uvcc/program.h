@@ -37,8 +37,10 @@ typedef enum uvcc_lifetime {
 
 /** How a tensor is shared. An additive tensor z = z_0 + z_1 + z_2 has at party p the one component
  * z_p and no zero share: it is what local products give. It is summed (over microbatches, and over
- * workers of a party), then truncated or reshared; no other op reads it, and none opens it. */
-typedef enum uvcc_sharing { UVCC_REPLICATED = 0, UVCC_ADDITIVE = 1 } uvcc_sharing;
+ * workers of a party), then truncated or reshared; no other op reads it, and none opens it. A
+ * public tensor is shared with nobody: each party has its values, in half the memory. It is
+ * PERSIST, no op writes it, and GEMM_PART (its second input) and ROTATE read it. */
+typedef enum uvcc_sharing { UVCC_REPLICATED = 0, UVCC_ADDITIVE = 1, UVCC_PUBLIC = 2 } uvcc_sharing;
 
 #define UVCC_NO_TENSOR UINT32_MAX
 
@@ -128,6 +130,9 @@ typedef struct uvcc_op_desc {
      * (or row groups) as have UVCC_TILE_ELEMS elements, at least one and at least a 64th of all.
      * More than UVCC_TILES_MAX tiles are refused. */
     uint32_t tile_rows;
+    /** CAUSAL_MASK: how many elements of a row are kept at most, the last of those that the mask
+     * leaves: attention to a window. 0: all of them. Other opcodes: 0. */
+    uint32_t window;
 } uvcc_op_desc;
 
 #define UVCC_TILE_ELEMS (1u << 20)
@@ -142,6 +147,10 @@ UVCC_API void uvcc_program_free(uvcc_program *p);
 /** Each returns the new index (>= 0) or an error. UVCC_ERR_LIMIT: a program has at most 2^22
  * tensors and 256 entries, an entry 2^22 ops, inputs and outputs, of which 65,535 are inputs. */
 UVCC_API int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t);
+/** Values of a PUBLIC tensor, rows * cols of them, copied: they are part of the program and of its
+ * hash, and no host sets them. UVCC_ERR_USAGE: it is not PUBLIC, or has values already;
+ * UVCC_ERR_BOUND: outside its bits. */
+UVCC_API int uvcc_program_constant(uvcc_program *p, uint32_t tensor, const int64_t *values);
 /** A function that ops of any entry may run (opcode FUNCTION); copied with its
  * instructions, entries, words and name (at most 63 bytes). Ops give it tensors of one shape; its
  * scales are the caller's business. UVCC_ERR_LIMIT: more than 256 functions, or an instruction with

@@ -191,7 +191,8 @@ typedef struct uvcc_task {
             uint8_t op, shift, party;
             uint32_t rows, cols;
             /** Rows of a block: CAUSAL (0: cols), SLICE_ROWS, PUT_ROWS, ADD_ROWS; of these three,
-             * rows of a part of it too. */
+             * rows of a part of it too. CAUSAL: part is the window, 0: none. ROTATE: rows and
+             * columns of y, which is public: y.lo alone. */
             uint32_t block, part;
             uvcc_shares x, y, out;
             uint64_t constant; /**< SCALE, ADD_PUBLIC, CAUSAL, DOT_ROWS; SLICE_ROWS, PUT_ROWS,
@@ -200,6 +201,7 @@ typedef struct uvcc_task {
         struct {
             uint32_t m, n, k; /**< op(x) is m x k, op(y) is k x n: of a block */
             bool trans_x, trans_y, accumulate;
+            /** y.hi NULL: y.lo is public, and z = x.lo y.lo; x.hi is not read. */
             uint32_t groups, heads; /**< 0 and 0: one product, rows without gaps, layouts unused */
             uvcc_shares x, y;
             uint64_t *z;

@@ -171,7 +171,9 @@ static bool map_is_sane(const uvcc_task *t) {
     const unsigned op = t->u.map.op;
     const bool parts =
         op == UVCC_MAP_SLICE_ROWS || op == UVCC_MAP_PUT_ROWS || op == UVCC_MAP_ADD_ROWS;
-    return op < UVCC_MAP_OP_END && (!parts || t->u.map.block != 0);
+    const bool turns = op == UVCC_MAP_ROTATE;
+    return op < UVCC_MAP_OP_END && (!(parts || turns) || t->u.map.block != 0) &&
+           (!turns || (t->u.map.part >= 2 && t->u.map.part % 2 == 0));
 }
 
 int uvcci_gpu_check(const uvcc_task *t) {

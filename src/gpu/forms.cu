@@ -70,7 +70,7 @@ __global__ void map_column_sums(const __grid_constant__ map_task t) {
 
 /* A block of threads makes a tile of TILE x TILE, a thread 4 x 4 of it: rows and columns 16 apart,
  * so that neighbours read neighbouring words of shared memory. The product of depth k of replicated
- * shares is one of depth 2k: [x_lo | x_hi] times [y_lo + y_hi ; y_lo]. */
+ * shares is one of depth 2k: [x_lo | x_hi] times [y_lo + y_hi ; y_lo]; by a public y it ends at k. */
 enum { TILE = 64, DEPTH = 16, EACH = 4, SPLITS_MAX = 64 };
 
 struct gemm_launch {
@@ -98,7 +98,7 @@ __device__ void load_tiles(const product_task *b, gemm_shared *s, uint32_t half,
         uint64_t y = 0;
         if (l0 + l < b->k && j0 + j < b->n) {
             const uint64_t at = (l0 + l) * b->y_row + (j0 + j) * b->y_col;
-            y = half == 0 ? b->y[0][at] + b->y[1][at] : b->y[0][at];
+            y = b->y[0][at] + (half == 0 && b->y[1] != nullptr ? b->y[1][at] : 0);
         }
         s->y[l][j] = y;
     }
@@ -114,7 +114,8 @@ __global__ void __launch_bounds__(THREADS) gemm_kernel(const __grid_constant__ g
     const uint32_t split = id % g.splits;
     id /= g.splits;
     const product_task b = product_block(&g.t, id / g.t.heads, id % g.t.heads);
-    const uint32_t steps = (b.k + DEPTH - 1) / DEPTH, end = 2 * steps;
+    const uint32_t steps = (b.k + DEPTH - 1) / DEPTH;
+    const uint32_t end = (b.y[1] != nullptr ? 2 : 1) * steps;
     const uint32_t row = threadIdx.x / 16, col = threadIdx.x % 16;
     uint64_t sum[EACH][EACH] = {};
     for (uint32_t step = split * g.depth; step < (split + 1) * g.depth && step < end; step++) {
@@ -157,7 +158,8 @@ template <int ROWS>
 __device__ void load_few(const product_task *b, few_shared *s, uint32_t l0, uint32_t depth) {
     for (uint32_t q = threadIdx.x; q < 2 * depth * ROWS; q += THREADS) {
         const uint32_t i = q % ROWS, l = q / ROWS % depth, c = q / ROWS / depth;
-        s->x[c][l][i] = i < b->m ? b->x[c][i * b->x_row + (uint64_t)(l0 + l) * b->x_col] : 0;
+        const bool there = i < b->m && b->y[c] != nullptr;
+        s->x[c][l][i] = there ? b->x[c][i * b->x_row + (uint64_t)(l0 + l) * b->x_col] : 0;
     }
     __syncthreads();
 }
@@ -186,7 +188,7 @@ __global__ void __launch_bounds__(THREADS) few_rows(const __grid_constant__ gemm
 #pragma unroll FEW_AHEAD
         for (uint32_t l = DOWN ? lane : 0; l < depth; l += DOWN ? WARP : 1) {
             const uint64_t at = (uint64_t)(l0 + l) * b.y_row + (uint64_t)j * b.y_col;
-            add_few<ROWS>(&s, l, b.y[0][at], b.y[1][at], sum);
+            add_few<ROWS>(&s, l, b.y[0][at], b.y[1] != nullptr ? b.y[1][at] : 0, sum);
         }
     }
 #pragma unroll
@@ -336,6 +338,8 @@ size_t uvcci_gpu_gemm_scratch(const product_task *t) {
     const uint64_t least_terms = 1ull << 27;
     const uint32_t least_side = 32;
     const size_t most = (size_t)1 << 30;
+    if (t->y[1] == NULL) /* they know replicated products only */
+        return 0;
     if (2ull * t->m * t->n * t->k < least_terms || t->m < least_side || t->n < least_side)
         return 0;
     const uvcci_ring_product p = ring_product(t);
@@ -368,7 +372,7 @@ cudaError_t uvcci_gpu_run_gemm(const product_task *t, uint8_t *scratch, size_t b
     g.tiles_m = (t->m + TILE - 1) / TILE;
     g.tiles_n = (t->n + TILE - 1) / TILE;
     const uint64_t tiles = (uint64_t)g.tiles_m * g.tiles_n * t->groups * t->heads;
-    const uint32_t steps = 2 * ((t->k + DEPTH - 1) / DEPTH);
+    const uint32_t steps = (t->y[1] != nullptr ? 2 : 1) * ((t->k + DEPTH - 1) / DEPTH);
     if (tiles == 0)
         return cudaSuccess;
     uint64_t splits = tiles < 2 * sms ? 2 * sms / tiles : 1; /* few tiles: of less depth each */

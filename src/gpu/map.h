@@ -119,6 +119,14 @@ ON_BOTH uint64_t map_rows(const map_task *t, const map_part *p, uint64_t e) {
     return t->op == UVCC_MAP_PUT_ROWS ? y : x + y;
 }
 
+/* Element e of ROTATE: y.lo has the cosines and behind them the sines of a row. */
+ON_BOTH uint64_t map_rotated(const map_task *t, const map_part *p, uint64_t e) {
+    const uint64_t half = t->part / 2, j = e % t->cols % t->part, k = j % half;
+    const uint64_t *turn = t->y.lo + e / t->cols % t->block * t->part;
+    return j < half ? p->x[e] * turn[k] - p->x[e + half] * turn[k + half]
+                    : p->x[e] * turn[k] + p->x[e - half] * turn[k + half];
+}
+
 /* Element e of an op that is no sum. */
 ON_BOTH uint64_t map_element(const map_task *t, const map_part *p, uint64_t e) {
     const uint64_t i = e / t->cols, j = e % t->cols, fill = p->first ? t->constant : 0;
@@ -157,8 +165,12 @@ ON_BOTH uint64_t map_element(const map_task *t, const map_part *p, uint64_t e) {
         return p->first ? 2 * j + 1 : 0;
     case UVCC_MAP_CAUSAL: {
         const uint64_t block = t->block != 0 ? t->block : t->cols;
-        return j + block > i % block + t->cols ? fill : p->x[e];
+        const uint64_t end = i % block + t->cols - block + 1;
+        const uint64_t first = t->part != 0 && end > t->part ? end - t->part : 0;
+        return j >= end || j < first ? fill : p->x[e];
     }
+    case UVCC_MAP_ROTATE:
+        return map_rotated(t, p, e);
     case UVCC_MAP_SLICE_ROWS:
     case UVCC_MAP_PUT_ROWS:
     case UVCC_MAP_ADD_ROWS:

@@ -40,18 +40,30 @@ static uvcc_model_config gpt2(void) {
     return c;
 }
 
-/* What of Llama is there: all but its positions. */
+/* Llama, with heads of an odd number of pairs. */
 static uvcc_model_config llama(void) {
     uvcc_model_config c = gpt2();
     c.layers = 1;
     c.heads = 4;
     c.kv_heads = 2;
-    c.head_size = 5;
+    c.head_size = 6;
     c.norm = UVCC_MODEL_RMS_NORM;
     c.ff = UVCC_MODEL_FF_GATED;
     c.activation = UVCC_NL_SILU;
     c.biases = 0;
-    c.positions = UVCC_MODEL_POSITIONS_NONE;
+    c.positions = UVCC_MODEL_POSITIONS_ROTARY;
+    return c;
+}
+
+/* GPT-Neo: every second layer sees a window, scores are not scaled. */
+static uvcc_model_config gpt_neo(void) {
+    uvcc_model_config c = gpt2();
+    c.tokens = 11;
+    c.mask = UVCC_MODEL_MASK_WINDOW;
+    c.window = 3;
+    c.window_period = 2;
+    c.window_layers = 2;
+    c.unscaled = 1;
     return c;
 }
 
@@ -122,6 +134,7 @@ static void make_twin(values *v) {
 typedef struct real {
     const values *v;
     size_t rows;
+    uint32_t layer;
     char scope[16];
 } real;
 
@@ -198,10 +211,29 @@ static double activate(uint8_t what, double x) {
     }
 }
 
-static bool sees(const values *v, size_t s, size_t i, size_t j) {
-    const uvcc_model_config *c = &v->c;
-    return !(c->mask != UVCC_MODEL_MASK_NONE && j > i) &&
-           !(c->padding && v->pad[s * c->tokens + j] != 0);
+/* In layer `layer`. */
+static bool sees(const real *r, size_t s, size_t i, size_t j) {
+    const uvcc_model_config *c = &r->v->c;
+    const unsigned period = c->window_period != 0 ? c->window_period : 1;
+    const bool local = c->mask == UVCC_MODEL_MASK_WINDOW &&
+                       (c->window_layers == 0 || (c->window_layers >> r->layer % period & 1) != 0);
+    return !(c->mask != UVCC_MODEL_MASK_NONE && j > i) && !(local && j + c->window <= i) &&
+           !(c->padding && r->v->pad[s * c->tokens + j] != 0);
+}
+
+/* Llama's rotary positions. */
+static void rotate_heads(const real *r, double *x, size_t heads, size_t size) {
+    const uvcc_model_config *c = &r->v->c;
+    for (size_t i = 0; i < r->rows && c->positions == UVCC_MODEL_POSITIONS_ROTARY; i++)
+        for (size_t h = 0; h < heads; h++)
+            for (size_t j = 0; j < size / 2; j++) {
+                const double theta = c->rope_theta != 0 ? c->rope_theta : 10000;
+                const double angle =
+                    (double)(i % c->tokens) * pow(theta, -2 * (double)j / (double)size);
+                double *a = x + (i * heads + h) * size + j, *b = a + size / 2, old = *a;
+                *a = old * cos(angle) - *b * sin(angle);
+                *b = *b * cos(angle) + old * sin(angle);
+            }
 }
 
 /* One head of one sequence: rows of q, k, v begin at these, o at out. */
@@ -214,8 +246,9 @@ static void head(const real *r, size_t s, const double *q, const double *k, cons
         for (size_t j = 0; j < c->tokens; j++) {
             double score = 0;
             for (size_t e = 0; e < size; e++)
-                score += q[i * wide + e] * k[j * narrow + e] / sqrt((double)size);
-            p[j] = sees(r->v, s, i, j) ? exp(score) : 0;
+                score +=
+                    q[i * wide + e] * k[j * narrow + e] / (c->unscaled ? 1 : sqrt((double)size));
+            p[j] = sees(r, s, i, j) ? exp(score) : 0;
             sum += p[j];
         }
         for (size_t e = 0; e < size; e++)
@@ -232,6 +265,8 @@ static double *attention(const real *r, const double *x, double *z) {
     const size_t wide = c->heads * size, narrow = wide / groups;
     double *q = linear(r, z, "WQ", "BQ", false), *k = linear(r, z, "WK", "BK", false);
     double *v = linear(r, z, "WV", "BV", true), *o = room(r->rows * wide);
+    rotate_heads(r, q, wide / size, size);
+    rotate_heads(r, k, narrow / size, size);
     for (size_t s = 0; s < c->sequences; s++)
         for (size_t h = 0; h < c->heads; h++) {
             const size_t row = s * c->tokens, at = h / groups * size;
@@ -293,6 +328,7 @@ static double *real_model(const values *v) {
         x[i] = value(&r, v->x[i] + (p != NULL ? p[i % (c->tokens * c->width)] : 0));
     for (uint32_t l = 0; l < c->layers; l++) {
         snprintf(r.scope, sizeof r.scope, "L%u.", l);
+        r.layer = l;
         x = real_layer(&r, x);
     }
     if (!c->last_norm)
@@ -427,6 +463,75 @@ static void test_others(void **state) {
     exact_run(&c, 0.2);
 }
 
+static const uvcc_tensor_desc *named(const uvcc_program *p, const char *name) {
+    const int t = uvcc_program_find(p, name);
+    if (t < 0)
+        fail_msg("there is no %s", name);
+    return uvcc_program_tensor_at(p, (uint32_t)t);
+}
+
+static void test_rotary(void **state) {
+    (void)state;
+    uvcc_model_config c = llama();
+    c.rope_theta = 500000;
+    c.sequences = 2;
+    c.layers = 2;
+    exact_run(&c, 0.02);
+    c.biases = 1; /* turned behind the product's truncation */
+    c.mode = UVCC_MODEL_EXACT_DCF;
+    exact_run(&c, 0.02);
+    c.padding = 1;
+    exact_run(&c, 0.02);
+}
+
+/* Rotary positions take no more rounds than none. */
+static void test_rotary_rounds(void **state) {
+    (void)state;
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_model_costs with, without;
+    for (uint8_t mode = 0; mode < 3; mode++) {
+        uvcc_model_config c = llama();
+        c.mode = mode;
+        assert_int_equal(uvcc_model_cost(&c, &al, &with, NULL, 0), 0);
+        c.positions = UVCC_MODEL_POSITIONS_NONE;
+        assert_int_equal(uvcc_model_cost(&c, &al, &without, NULL, 0), 0);
+        assert_int_equal(with.rounds, without.rounds);
+        assert_true(with.online_bytes < without.online_bytes * 1.05);
+    }
+}
+
+static void test_windows(void **state) {
+    (void)state;
+    uvcc_model_config c = gpt_neo();
+    exact_run(&c, 0.03);
+    c.sequences = 2;
+    c.window = 1; /* itself alone */
+    c.window_layers = 1;
+    exact_run(&c, 0.03);
+    c.window_layers = c.window_period = 0; /* all layers */
+    c.window = 6;
+    exact_run(&c, 0.03);
+    c.padding = 1;
+    exact_run(&c, 0.03);
+    c = llama();
+    c.tokens = 13;
+    c.mask = UVCC_MODEL_MASK_WINDOW;
+    c.window = 4;
+    exact_run(&c, 0.02);
+}
+
+/* A tile of a layer that has the window has no columns before what its rows see. */
+static void test_window_tiles(void **state) {
+    (void)state;
+    uvcc_model_config c = gpt_neo();
+    c.tokens = 40; /* tiles of 5 rows */
+    uvcc_program *p = program_of(&c, 0);
+    assert_int_equal(named(p, "L0.t7.S")->cols, 40);
+    assert_int_equal(named(p, "L1.t7.S")->cols, 5 + 2);
+    assert_int_equal(named(p, "L1.t0.S")->cols, 5);
+    uvcc_program_free(p);
+}
+
 /* What opens comes out of an exact truncation. */
 static void opens_exactly(const uvcc_program *p) {
     const uvcc_io_desc *io = uvcc_program_output_at(p, 0, 0);
@@ -477,6 +582,35 @@ static void test_fast(void **state) {
     c = gpt2();
     c.mode = UVCC_MODEL_FAST;
     fast_run(&c, 0.02);
+    c = llama();
+    c.mode = UVCC_MODEL_FAST;
+    fast_run(&c, 0.02);
+    c = gpt_neo();
+    c.mode = UVCC_MODEL_FAST;
+    fast_run(&c, 0.03);
+}
+
+/* Public weights: the same twin; local products, so fewer bytes and rounds, and half the memory. */
+static void test_public_weights(void **state) {
+    (void)state;
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_model_costs open, shared;
+    const uvcc_model_config all[] = {bert(), llama(), gpt_neo()};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        uvcc_model_config c = all[i];
+        c.weights = UVCC_MODEL_PUBLIC_WEIGHTS;
+        exact_run(&c, 0.03);
+        c.mode = UVCC_MODEL_FAST;
+        fast_run(&c, 0.03);
+        assert_int_equal(uvcc_model_cost(&c, &al, &open, NULL, 0), 0);
+        c.weights = UVCC_MODEL_SECRET_WEIGHTS;
+        assert_int_equal(uvcc_model_cost(&c, &al, &shared, NULL, 0), 0);
+        print_message("rounds %u, %u; bytes %llu, %llu\n", open.rounds, shared.rounds,
+                      (unsigned long long)open.online_bytes,
+                      (unsigned long long)shared.online_bytes);
+        assert_true(open.rounds < shared.rounds && open.online_bytes < shared.online_bytes);
+        assert_true(open.weight_bytes < shared.weight_bytes * 0.6);
+    }
 }
 
 /* What is no token changes nothing for those that are, however large its scores. */
@@ -501,13 +635,6 @@ static void test_padding_is_unseen(void **state) {
     assert_int_not_equal(v.y[0], w.y[0]);
     free_values(&v);
     free_values(&w);
-}
-
-static const uvcc_tensor_desc *named(const uvcc_program *p, const char *name) {
-    const int t = uvcc_program_find(p, name);
-    if (t < 0)
-        fail_msg("there is no %s", name);
-    return uvcc_program_tensor_at(p, (uint32_t)t);
 }
 
 /* Declared bits; and what is added for no token takes the greatest score 14 below the least. */
@@ -674,10 +801,22 @@ CHANGE(uneven_heads, c->kv_heads = 2)
 CHANGE(some_mask, c->mask = 3)
 CHANGE(window_of_none, c->mask = UVCC_MODEL_MASK_WINDOW)
 CHANGE(window_unasked, c->window = 3)
-CHANGE(short_window, c->mask = UVCC_MODEL_MASK_WINDOW; c->window = 6)
+CHANGE(period_unasked, c->window_period = 2)
+CHANGE(layers_unasked, c->window_layers = 1)
+CHANGE(long_period, c->mask = UVCC_MODEL_MASK_WINDOW; c->window = 6; c->window_period = 65)
+CHANGE(far_layers, c->mask = UVCC_MODEL_MASK_WINDOW; c->window = 6; c->window_period = 2;
+       c->window_layers = 4)
+CHANGE(some_layers, c->mask = UVCC_MODEL_MASK_WINDOW; c->window = 6; c->window_layers = 2)
+CHANGE(some_scale, c->unscaled = 2)
+CHANGE(theta_unasked, c->rope_theta = 10000)
+CHANGE(small_theta, c->positions = UVCC_MODEL_POSITIONS_ROTARY; c->rope_theta = 1)
+CHANGE(nan_theta, c->positions = UVCC_MODEL_POSITIONS_ROTARY; c->rope_theta = NAN)
+CHANGE(odd_heads, c->positions = UVCC_MODEL_POSITIONS_ROTARY; c->head_size = 7)
+CHANGE(wide_turns, c->positions = UVCC_MODEL_POSITIONS_ROTARY; c->width = 1; c->heads = 1;
+       c->head_size = 2; c->frac_bits = 20; c->value_bits = 9; c->weight_bits = 1; c->unscaled = 1;
+       c->norm = UVCC_MODEL_RMS_NORM)
 CHANGE(some_padding, c->padding = 2)
 CHANGE(some_positions, c->positions = 3)
-CHANGE(rotary, c->positions = UVCC_MODEL_POSITIONS_ROTARY)
 CHANGE(vocabulary, c->vocabulary = 30522)
 CHANGE(some_head, c->head = 3)
 CHANGE(own_head, c->head = UVCC_MODEL_HEAD_OWN)
@@ -693,7 +832,6 @@ CHANGE(wide_inner, c->inner_bits = 8)
 CHANGE(wide_weights, c->weight_bits = 17)
 CHANGE(some_mode, c->mode = 3)
 CHANGE(some_weights, c->weights = 2)
-CHANGE(public_weights, c->weights = UVCC_MODEL_PUBLIC_WEIGHTS)
 CHANGE(products, c->weight_bits = 16; c->value_bits = 12)
 CHANGE(squares, c->frac_bits = 20; c->value_bits = 8)
 CHANGE(scores, c->frac_bits = 19)
@@ -738,12 +876,21 @@ static void test_refused(void **state) {
          "window is of the mask WINDOW, which needs one of 1 or more"},
         {window_unasked, UVCC_ERR_CONFIG,
          "window is of the mask WINDOW, which needs one of 1 or more"},
-        {short_window, UVCC_ERR_CONFIG,
-         "window must have all tokens: shorter ones are not there yet"},
+        {period_unasked, UVCC_ERR_CONFIG, "window_period is of the mask WINDOW"},
+        {layers_unasked, UVCC_ERR_CONFIG, "window_layers is of the mask WINDOW"},
+        {long_period, UVCC_ERR_CONFIG, "window_period must be at most 64"},
+        {far_layers, UVCC_ERR_CONFIG, "window_layers must be bits below window_period"},
+        {some_layers, UVCC_ERR_CONFIG, "window_layers must be bits below window_period"},
+        {some_scale, UVCC_ERR_CONFIG, "unscaled must be 0 or 1"},
+        {theta_unasked, UVCC_ERR_CONFIG, "rope_theta is of rotary positions"},
+        {small_theta, UVCC_ERR_CONFIG, "rope_theta must be above 1 and at most 2^30, or 0"},
+        {nan_theta, UVCC_ERR_CONFIG, "rope_theta must be above 1 and at most 2^30, or 0"},
+        {odd_heads, UVCC_ERR_CONFIG, "head_size must be even for rotary positions"},
+        {wide_turns, UVCC_ERR_BOUND,
+         "turned queries and keys need 63 bits, more than 62; frac_bits must be at most 19, or "
+         "value_bits must be at most 8"},
         {some_padding, UVCC_ERR_CONFIG, "padding must be 0 or 1"},
         {some_positions, UVCC_ERR_CONFIG, "positions is unknown"},
-        {rotary, UVCC_ERR_CONFIG,
-         "positions must be none or learned: rotary ones are not there yet"},
         {vocabulary, UVCC_ERR_CONFIG, "vocabulary must be 0: embeddings are not there yet"},
         {some_head, UVCC_ERR_CONFIG, "head is unknown"},
         {own_head, UVCC_ERR_CONFIG, "head must be none: logits are not there yet"},
@@ -759,8 +906,6 @@ static void test_refused(void **state) {
         {wide_inner, UVCC_ERR_CONFIG, "inner_bits must be at most value_bits"},
         {some_mode, UVCC_ERR_CONFIG, "mode is unknown"},
         {some_weights, UVCC_ERR_CONFIG, "weights is unknown"},
-        {public_weights, UVCC_ERR_CONFIG,
-         "weights must be secret: products with public ones are not there yet"},
         {products, UVCC_ERR_BOUND,
          "products with weights need 65 bits, more than 62; frac_bits must be at most 14, or "
          "value_bits must be at most 9, or weight_bits must be at most 13"},
@@ -832,7 +977,15 @@ static uvcc_model_config any_model(uint64_t *s) {
     c.biases = (uint8_t)below(s, 2);
     c.mask = (uint8_t)below(s, 2);
     c.padding = (uint8_t)below(s, 2);
-    c.positions = (uint8_t)below(s, 2);
+    c.positions = (uint8_t)below(s, 3);
+    c.unscaled = (uint8_t)below(s, 2);
+    c.weights = (uint8_t)below(s, 2);
+    if (c.positions == UVCC_MODEL_POSITIONS_ROTARY)
+        c.head_size += c.head_size % 2;
+    if (below(s, 2)) {
+        c.mask = UVCC_MODEL_MASK_WINDOW;
+        c.window = 1 + below(s, 12);
+    }
     c.frac_bits = (uint8_t)(12 + below(s, 9));
     c.value_bits = (uint8_t)below(s, 13);
     c.weight_bits = (uint8_t)below(s, 17);
@@ -1001,7 +1154,9 @@ int main(void) {
         cmocka_unit_test(test_parts),          cmocka_unit_test(test_refused),
         cmocka_unit_test(test_wrong_tensors),  cmocka_unit_test(test_twin_refuses),
         cmocka_unit_test(test_memory_refused), cmocka_unit_test(test_check_decides),
-        cmocka_unit_test(test_no_weights),
+        cmocka_unit_test(test_no_weights),     cmocka_unit_test(test_rotary),
+        cmocka_unit_test(test_rotary_rounds),  cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_window_tiles),   cmocka_unit_test(test_public_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

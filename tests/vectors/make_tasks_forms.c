@@ -9,7 +9,7 @@
 
 /* ---- maps ---- */
 
-typedef enum map_shape { SAME, ROW, COL, PAIRS, QUADS, SIXES, PART, NONE } map_shape;
+typedef enum map_shape { SAME, ROW, COL, PAIRS, QUADS, SIXES, PART, TABLE, NONE } map_shape;
 
 typedef struct map_kind {
     const char *op;
@@ -43,6 +43,8 @@ static size_t elems(map_shape s, const map_way *w) {
         return (size_t)rows * ((cols + 3) / 4);
     case SIXES:
         return (size_t)rows * ((cols + 3) / 4) * 6;
+    case TABLE:
+        return (size_t)w->block * w->part;
     case PART:
         return (size_t)rows / w->block * w->part * cols;
     default:
@@ -78,9 +80,10 @@ static void map(maker *m, const map_kind *k, const map_way *w) {
     if (w->part != 0)
         maker_arg(&c, "part", json_integer(w->part));
     if (k->constant)
-        maker_arg(&c, "constant", json_integer(w->part != 0 ? w->first : -0x123456789ABCDEF));
+        maker_arg(&c, "constant",
+                  json_integer(w->part != 0 && !k->party ? w->first : -0x123456789ABCDEF));
     operand(&c, "x.lo", "x.hi", w->alone ? NONE : k->x, w, both);
-    operand(&c, "y.lo", "y.hi", k->y, w, both);
+    operand(&c, "y.lo", "y.hi", k->y, w, both && k->y != TABLE);
     if (w->in_x || w->in_y) {
         maker_same(&c, "out.lo", w->in_x ? "x.lo" : "y.lo");
         if (both)
@@ -205,6 +208,18 @@ static void gemm(maker *m, const product *p) {
 
 static json_t *layout(unsigned ld, unsigned group, unsigned head) {
     return json_pack("[iii]", (int)ld, (int)group, (int)head);
+}
+
+/* By a public y: one component of each. */
+static void public_product(maker *m, const product *p) {
+    maker_case c = maker_begin(m, "GEMM", p->name, NULL, NULL);
+    const size_t z = (size_t)8 * p->m * p->n;
+    gemm_args(&c, p);
+    maker_with(&c, "x.lo", FIXED((size_t)8 * p->m * p->k));
+    maker_with(&c, "y.lo", FIXED((size_t)8 * p->k * p->n));
+    if (p->accumulate)
+        maker_with(&c, "z", FIXED(z));
+    maker_gives(&c, "z", FIXED(z));
 }
 
 /* Heads beside one another in rows with gaps, groups below one another. */
@@ -353,6 +368,27 @@ static void collectives(maker *m) {
     maker_fails(&c);
 }
 
+/* What came later, last: the vectors before it stay what they are. */
+static void later(maker *m) {
+    static const map_kind causal = {"CAUSAL", SAME, NONE, SAME, false, false, true, true};
+    static const map_kind rotate = {"ROTATE", SAME, TABLE, SAME, false, false, false, false};
+    static const product open[] = {{"public 1x1x1", 1, 1, 1, false, false, false},
+                                   {"public row 1x33x9", 1, 33, 9, false, false, false},
+                                   {"public column 33x1x9", 33, 1, 9, false, false, true},
+                                   {"public 3x5x7 x' y' more", 3, 5, 7, true, true, true},
+                                   {"public 17x40x300", 17, 40, 300, false, false, false},
+                                   {"public 65x66x129 y'", 65, 66, 129, false, true, false}};
+    map(m, &causal, &(map_way){"a window of 2", 6, 5, 1, .block = 3, .part = 2});
+    map(m, &causal, &(map_way){"a window of 1", 7, 7, 0, .block = 7, .part = 1, .in_x = true});
+    map(m, &causal, &(map_way){"a window of all", 8, 66, 0, .block = 2, .part = 66});
+    map(m, &rotate, &(map_way){"tokens 1 head 2", 3, 2, 0, .block = 1, .part = 2});
+    map(m, &rotate, &(map_way){"tokens 3 heads 6", 6, 12, 1, .block = 3, .part = 6});
+    map(m, &rotate, &(map_way){"tokens 5 head 64", 5, 64, 0, .block = 5, .part = 64});
+    map(m, &rotate, &(map_way){"lo only", 4, 8, 0, .lo_only = true, .block = 2, .part = 4});
+    for (size_t i = 0; i < sizeof open / sizeof open[0]; i++)
+        public_product(m, &open[i]);
+}
+
 void make_forms(maker *m) {
     maps(m);
     products(m);
@@ -367,4 +403,5 @@ void make_forms(maker *m) {
     bytes(m);
     collectives(m);
     block_maps(m);
+    later(m);
 }

@@ -309,6 +309,17 @@ static void direct_product(const uvcci_gemm_micro *u, const uvcci_gemm_replicate
     u->direct(&d);
 }
 
+void uvcci_gemm_public(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch) {
+    const uvcci_gemm_side x = side_of(p->x_lo, NULL, !p->trans_x, p->ldx);
+    const uvcci_gemm_side y = side_of(p->y_lo, NULL, p->trans_y, p->ldy);
+    assert(p->ldz >= p->n && p->x_hi == NULL && p->y_hi == NULL);
+    if (is_vector(p->m, p->n, x, y, p->ldz))
+        vector_product(micro_of(b), p->m, p->n, p->k, x, y, p->z, p->accumulate, scratch);
+    else
+        product(resolve(b, p->m, p->n, p->k), p->m, p->n, p->k, x, y, p->z, p->ldz, p->accumulate,
+                scratch);
+}
+
 void uvcci_gemm_rss(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch) {
     const uvcci_gemm_side x_lo = side_of(p->x_lo, NULL, !p->trans_x, p->ldx);
     const uvcci_gemm_side y_lo = side_of(p->y_lo, NULL, p->trans_y, p->ldy);

@@ -56,14 +56,35 @@ static void add_public(part p) {
         p.z[i] = p.x[i] + fill;
 }
 
-/* The last rows of a square: row i of a block of n stands in row cols - n + i. */
+/* The last rows of a square: row i of a block of n stands in row cols - n + i. A window leaves the
+ * last elements up to the diagonal. */
 static void causal(part p) {
     const size_t block = p.t->u.map.block != 0 ? p.t->u.map.block : p.cols;
+    const size_t window = p.t->u.map.part != 0 ? p.t->u.map.part : SIZE_MAX;
     const uint64_t *x = p.x, fill = fill_of(p);
     uint64_t *z = p.z;
-    for (size_t i = 0; i < p.rows; i++, x += p.cols, z += p.cols)
+    for (size_t i = 0; i < p.rows; i++, x += p.cols, z += p.cols) {
+        const size_t end = i % block + p.cols - block + 1, first = end > window ? end - window : 0;
         for (size_t j = 0; j < p.cols; j++)
-            z[j] = j + block > i % block + p.cols ? fill : x[j];
+            z[j] = j >= end || j < first ? fill : x[j];
+    }
+}
+
+/* Columns j and j + half of a head are a pair, turned by the angle whose cosine and sine stand in
+ * columns j and j + half of the token's row of the table. */
+static void rotate(part p) {
+    const size_t tokens = p.t->u.map.block, head = p.t->u.map.part, half = head / 2;
+    const uint64_t *table = p.t->u.map.y.lo;
+    assert(tokens != 0 && half != 0 && p.cols % head == 0);
+    for (size_t i = 0; i < p.rows; i++)
+        for (size_t h = 0; h < p.cols; h += head) {
+            const uint64_t *x = p.x + i * p.cols + h, *turn = table + i % tokens * head;
+            uint64_t *z = p.z + i * p.cols + h;
+            for (size_t j = 0; j < half; j++) {
+                z[j] = x[j] * turn[j] - x[j + half] * turn[j + half];
+                z[j + half] = x[j + half] * turn[j] + x[j] * turn[j + half];
+            }
+        }
 }
 
 /* A part of each block of rows, in words: where it begins in the block, how long both are. */
@@ -315,6 +336,7 @@ static const struct {
     [UVCC_MAP_SLICE_ROWS] = {.component = slice_rows},
     [UVCC_MAP_PUT_ROWS] = {.component = put_rows},
     [UVCC_MAP_ADD_ROWS] = {.component = add_rows},
+    [UVCC_MAP_ROTATE] = {.component = rotate},
 };
 
 static int map(uvcci_cpu_worker *w, const uvcc_task *t) {

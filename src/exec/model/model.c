@@ -66,20 +66,35 @@ static int check_layers(const uvcc_model_config *c, const uvcci_message *m) {
     return check_heads(c, m);
 }
 
+static int check_positions(const uvcc_model_config *c, const uvcci_message *m) {
+    if (c->positions > UVCC_MODEL_POSITIONS_ROTARY)
+        return refuse(m, "positions", "is unknown");
+    if (c->positions != UVCC_MODEL_POSITIONS_ROTARY)
+        return c->rope_theta == 0 ? 0 : refuse(m, "rope_theta", "is of rotary positions");
+    if (c->rope_theta != 0 && !(c->rope_theta > 1 && c->rope_theta <= 0x1p30))
+        return refuse(m, "rope_theta", "must be above 1 and at most 2^30, or 0");
+    if (uvcci_model_head_size(c) % 2 != 0)
+        return refuse(m, "head_size", "must be even for rotary positions");
+    return 0;
+}
+
 static int check_sight(const uvcc_model_config *c, const uvcci_message *m) {
     if (c->mask > UVCC_MODEL_MASK_WINDOW)
         return refuse(m, "mask", "is unknown");
     if ((c->mask == UVCC_MODEL_MASK_WINDOW) != (c->window != 0))
         return refuse(m, "window", "is of the mask WINDOW, which needs one of 1 or more");
-    if (c->mask == UVCC_MODEL_MASK_WINDOW && c->window < c->tokens)
-        return refuse(m, "window", "must have all tokens: shorter ones are not there yet");
+    if (c->mask != UVCC_MODEL_MASK_WINDOW && (c->window_period != 0 || c->window_layers != 0))
+        return refuse(m, c->window_period != 0 ? "window_period" : "window_layers",
+                      "is of the mask WINDOW");
+    if (c->window_period > 64)
+        return refuse(m, "window_period", "must be at most 64");
+    if (c->window_period < 64 && c->window_layers >> (c->window_period + !c->window_period) != 0)
+        return refuse(m, "window_layers", "must be bits below window_period");
     if (c->padding > 1)
         return refuse(m, "padding", "must be 0 or 1");
-    if (c->positions > UVCC_MODEL_POSITIONS_ROTARY)
-        return refuse(m, "positions", "is unknown");
-    if (c->positions == UVCC_MODEL_POSITIONS_ROTARY)
-        return refuse(m, "positions", "must be none or learned: rotary ones are not there yet");
-    return 0;
+    if (c->unscaled > 1)
+        return refuse(m, "unscaled", "must be 0 or 1");
+    return check_positions(c, m);
 }
 
 static int check_ends(const uvcc_model_config *c, const uvcci_message *m) {
@@ -111,8 +126,6 @@ static int check_numbers(const uvcc_model_config *c, const uvcci_message *m) {
         return refuse(m, "mode", "is unknown");
     if (c->weights > UVCC_MODEL_PUBLIC_WEIGHTS)
         return refuse(m, "weights", "is unknown");
-    if (c->weights == UVCC_MODEL_PUBLIC_WEIGHTS)
-        return refuse(m, "weights", "must be secret: products with public ones are not there yet");
     return 0;
 }
 
@@ -131,9 +144,21 @@ static uint64_t widest_row(const uvcc_model_config *c) {
     return most > queries ? most : queries;
 }
 
+/* Of a tile, in the layer that sees most. */
+static uint32_t most_columns(const uvcc_model_config *c) {
+    const uint64_t rows = uvcci_model_tile_rows(c);
+    uint64_t most = 0;
+    for (uint32_t l = 0; l < c->layers && l < 64; l++) { /* all that a pattern has */
+        const uint32_t window = uvcci_model_window(c, l);
+        const uint64_t cols = window != 0 ? rows + window - 1 : c->tokens;
+        most = cols > most ? cols : most;
+    }
+    return most < c->tokens ? (uint32_t)most : c->tokens;
+}
+
 static int check_elements(const uvcc_model_config *c, const uvcci_message *m) {
     const unsigned scores = c->mode == UVCC_MODEL_FAST ? LOG2_SCORES_FAST : LOG2_SCORES_EXACT;
-    const uint64_t tile = (uint64_t)uvcci_model_tile_rows(c) * c->tokens * c->heads;
+    const uint64_t tile = (uint64_t)uvcci_model_tile_rows(c) * most_columns(c) * c->heads;
     const uint64_t row = c->tokens * widest_row(c);
     const uint64_t at_once = c->padding ? 1 : c->sequences; /* padding: one after the other */
     if (tile > 1ull << scores)
@@ -218,7 +243,7 @@ static int want(const uvcc_model_config *c, const sum_width *s, const uvcci_mess
 static unsigned score_bits(const uvcc_model_config *c) {
     const uint32_t head = uvcci_model_head_size(c);
     unsigned fraction;
-    const uint64_t factor = (uint64_t)uvcci_tf_root_inverse(head, &fraction);
+    const uint64_t factor = c->unscaled ? 1 : (uint64_t)uvcci_tf_root_inverse(head, &fraction);
     return 2 * uvcci_model_value_bits(c) + uvcci_tf_log2(factor) + uvcci_tf_log2(head);
 }
 
@@ -239,6 +264,7 @@ static int check_bounds(const uvcc_model_config *c, const uvcci_message *m) {
     const uint32_t queries = c->heads * uvcci_model_head_size(c);
     const uint32_t most = c->width > queries ? c->width : queries;
     const bool gated = c->ff == UVCC_MODEL_FF_GATED;
+    const bool rotary = c->positions == UVCC_MODEL_POSITIONS_ROTARY;
     const bool centred = c->norm == UVCC_MODEL_LAYER_NORM; /* values less their mean */
     const sum_width all[] = {
         {"products with weights", value + weight + uvcci_tf_log2(most), 1, 1, false},
@@ -247,6 +273,8 @@ static int check_bounds(const uvcc_model_config *c, const uvcci_message *m) {
         {"squares in norms", 2 * (value + centred) + uvcci_tf_log2(c->width), 2, 0, false},
         {"sums over tokens", value + c->frac_bits + 1u + uvcci_tf_log2(c->tokens), 1, 0, false},
         {"scores", score_bits(c), 2, 0, false},
+        {"turned queries and keys", rotary ? value + c->frac_bits + UVCCI_MODEL_ROTARY_SCALE : 0, 1,
+         0, false},
     };
     int err = 0;
     for (unsigned i = 0; i < sizeof all / sizeof all[0] && err == 0; i++)

@@ -45,10 +45,25 @@ uint32_t uvcci_model_weight(const uvcc_model_config *m, uint32_t layer, uvcci_tf
 /* Slot of weight i, and its layer; UVCCI_TF_NONE if there is none. */
 uvcci_tf_slot uvcci_model_slot(const uvcc_model_config *m, uint32_t i, uint32_t *layer);
 
+/* Whether its tensor is PUBLIC: factors of products by public weights. */
+bool uvcci_model_is_open(const uvcc_model_config *m, const uvcc_model_weight *w);
+
 /* From here on an entry's numbers of ops are of inputs and outputs. */
 enum { UVCCI_MODEL_OPS_END = 254 * 256 };
 static inline uint32_t uvcci_model_head_size(const uvcc_model_config *m) {
     return m->head_size != 0 ? m->head_size : m->width / m->heads;
+}
+
+/* Fraction bits of rotary positions' cosines and sines, which have a bit more. */
+enum { UVCCI_MODEL_ROTARY_SCALE = 14 };
+/* Their table, a row of head size for each token: cosines, then sines. */
+void uvcci_model_rotary(const uvcc_model_config *m, int64_t *table);
+
+/* The window of a layer, 0 if it sees all before it. */
+static inline uint32_t uvcci_model_window(const uvcc_model_config *m, uint32_t layer) {
+    const uint32_t place = layer % (m->window_period != 0 ? m->window_period : 1);
+    const bool has = m->window_layers == 0 || (m->window_layers >> place & 1) != 0;
+    return has && m->window < m->tokens ? m->window : 0;
 }
 
 static inline uint32_t uvcci_model_kv_heads(const uvcc_model_config *m) {

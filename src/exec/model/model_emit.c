@@ -35,6 +35,7 @@ int uvcc_model_inputs(const uvcc_model_config *c, uvcc_tensor_desc *x, uvcc_tens
     return 0;
 }
 
+/* Public weights, too, have shares but for those that are factors of products. */
 int uvcc_model_weights(const uvcc_model_config *c, uvcc_program *p, const char *prefix,
                        uint32_t *tensors, char *message, size_t message_cap) {
     const uvcci_message m = {message, message_cap};
@@ -46,17 +47,20 @@ int uvcc_model_weights(const uvcc_model_config *c, uvcc_program *p, const char *
         return err;
     for (uint32_t i = 0; uvcc_model_weight_at(c, i, &w) == 0; i++) {
         char name[UVCCI_NAME_BYTES];
+        const bool open = uvcci_model_is_open(c, &w);
         snprintf(name, sizeof name, "%s%s", prefix, w.name);
         if (uvcc_program_find(p, name) >= 0)
             return uvcci_fail(&m, UVCC_ERR_CONFIG, "%s: the program has a tensor of that name",
                               name);
-        const int t = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = name,
-                                                                 .rows = w.rows,
-                                                                 .cols = w.cols,
-                                                                 .bits = w.bits,
-                                                                 .scale = w.scale,
-                                                                 .lifetime = UVCC_PERSIST,
-                                                                 .in_buffer_of = UVCC_NO_TENSOR});
+        const uvcc_tensor_desc d = {.name = name,
+                                    .rows = w.rows,
+                                    .cols = w.cols,
+                                    .bits = w.bits,
+                                    .scale = w.scale,
+                                    .lifetime = UVCC_PERSIST,
+                                    .in_buffer_of = UVCC_NO_TENSOR,
+                                    .sharing = open ? UVCC_PUBLIC : UVCC_REPLICATED};
+        const int t = uvcc_program_tensor(p, &d);
         if (t < 0)
             return uvcci_fail(&m, t, "%s: %s", name, uvcc_error_text(t));
         tensors[i] = (uint32_t)t;
@@ -77,6 +81,9 @@ static int check_tensor(const uvcc_program *p, uint32_t tensor, const char *name
     if (d->bits > want->bits)
         return uvcci_fail(m, UVCC_ERR_BOUND, "%s declares %u bits, more than %u", name, d->bits,
                           want->bits);
+    if (d->sharing != want->sharing)
+        return uvcci_fail(m, UVCC_ERR_USAGE, "%s must be %s", name,
+                          want->sharing == UVCC_PUBLIC ? "public" : "replicated");
     return 0;
 }
 
@@ -93,8 +100,12 @@ static int check_tensors(const uvcc_model_config *c, const uvcc_program *p, cons
     if (err == 0 && c->padding != 0)
         err = check_tensor(p, padding, "padding", &pad, m);
     for (uint32_t i = 0; err == 0 && uvcc_model_weight_at(c, i, &w) == 0; i++) {
-        const uvcc_tensor_desc want = {
-            .rows = w.rows, .cols = w.cols, .bits = w.bits, .scale = w.scale};
+        const uvcc_tensor_desc want = {.rows = w.rows,
+                                       .cols = w.cols,
+                                       .bits = w.bits,
+                                       .scale = w.scale,
+                                       .sharing = uvcci_model_is_open(c, &w) ? UVCC_PUBLIC
+                                                                             : UVCC_REPLICATED};
         err = check_tensor(p, weights[i], w.name, &want, m);
     }
     return err;
@@ -148,7 +159,7 @@ static uvcci_tf_builder builder_of(const uvcc_model_config *c, const uvcc_emit *
         .own_rows = c->sequences * c->tokens,
         .temporaries = e->temporaries,
     };
-    if (b.m.mask == UVCC_MODEL_MASK_WINDOW) /* which has all tokens */
+    if (b.m.mask == UVCC_MODEL_MASK_WINDOW) /* layers have the window */
         b.m.mask = UVCC_MODEL_MASK_CAUSAL;
     snprintf(b.scope, sizeof b.scope, "%s", e->prefix);
     return b;
@@ -169,6 +180,39 @@ static void take_padding(uvcci_tf_builder *b, uint32_t padding) {
     uvcci_tf_scale(b, padding, b->padding, far, b->n.f);
 }
 
+/* The table of rotary positions, a constant that all layers have in common. */
+static void take_rotary(uvcci_tf_builder *b) {
+    char name[UVCCI_NAME_BYTES];
+    const uint32_t head = b->n.head_dim;
+    if (b->m.positions != UVCC_MODEL_POSITIONS_ROTARY || b->err != 0)
+        return;
+    snprintf(name, sizeof name, "%sROTARY", b->prefix);
+    const int there = uvcc_program_find(b->p, name);
+    if (there >= 0) {
+        b->rotary = (uint32_t)there;
+        return;
+    }
+    const size_t bytes = (size_t)b->m.tokens * head * sizeof(int64_t);
+    int64_t *table = b->al->alloc(b->al->user, bytes, UVCC_MEM_STATE);
+    if (table == NULL) {
+        uvcci_tf_note(b, UVCC_ERR_NOMEM);
+        return;
+    }
+    uvcci_model_rotary(&b->m, table);
+    const uvcc_tensor_desc d = {.name = name,
+                                .rows = b->m.tokens,
+                                .cols = head,
+                                .bits = UVCCI_MODEL_ROTARY_SCALE + 1,
+                                .scale = UVCCI_MODEL_ROTARY_SCALE,
+                                .lifetime = UVCC_PERSIST,
+                                .sharing = UVCC_PUBLIC,
+                                .in_buffer_of = UVCC_NO_TENSOR};
+    const int t = uvcc_program_tensor(b->p, &d);
+    uvcci_tf_note(b, t < 0 ? t : uvcc_program_constant(b->p, (uint32_t)t, table));
+    b->al->free(b->al->user, table, bytes, UVCC_MEM_STATE);
+    b->rotary = (uint32_t)t;
+}
+
 static int end(uvcci_tf_builder *b, uvcc_emit *e, const uvcci_message *m) {
     e->k = (uint16_t)(b->k < UINT16_MAX ? b->k : UINT16_MAX);
     e->temporaries = b->temporaries;
@@ -187,6 +231,7 @@ static uint32_t layer(uvcci_tf_builder *b, uint32_t number, uint32_t x) {
     char scope[sizeof b->scope];
     snprintf(scope, sizeof scope, "%s", b->scope);
     uvcci_tf_scope(b, scope, number);
+    b->window = uvcci_model_window(&b->m, number);
     const uint32_t y = uvcci_tf_layer_forward(b, &l, number, x);
     snprintf(b->scope, sizeof b->scope, "%s", scope);
     return y;
@@ -220,6 +265,7 @@ int uvcc_model_emit(const uvcc_model_config *c, uvcc_emit *e, const uint32_t *we
         return err;
     uvcci_tf_builder b = builder_of(c, e, weights);
     take_padding(&b, padding);
+    take_rotary(&b);
     x = add_positions(&b, x);
     for (uint32_t l = 0; l < c->layers && b.err == 0; l++)
         x = layer(&b, l, x);
@@ -245,6 +291,7 @@ int uvcc_model_emit_layer(const uvcc_model_config *c, uvcc_emit *e, uint32_t num
     snprintf(scope, sizeof scope, "%s", b.scope);
     uvcci_tf_scope(&b, scope, number); /* the mask, too, is this layer's */
     take_padding(&b, padding);
+    take_rotary(&b);
     snprintf(b.scope, sizeof b.scope, "%s", scope);
     *out = layer(&b, number, x);
     return end(&b, e, &m);

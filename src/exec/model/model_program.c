@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model_program.c - whole programs of models: the entry "forward", what it costs, and its plaintext
  * twin. */
+#include "exec/model/model.h"
 #include "exec/program/program.h"
 
 #include <string.h>
@@ -119,6 +120,14 @@ static int add_up(const uvcc_program *p, uvcc_model_costs *sum, const uvcci_mess
     return err == 0 ? 0 : uvcci_fail(m, err, "forward: %s", uvcc_error_text(err));
 }
 
+static uint64_t weight_bytes(const uvcc_model_config *c) {
+    uvcc_model_weight w;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; uvcc_model_weight_at(c, i, &w) == 0; i++)
+        bytes += (uint64_t)w.rows * w.cols * (uvcci_model_is_open(c, &w) ? 8 : 16);
+    return bytes;
+}
+
 int uvcc_model_cost(const uvcc_model_config *c, const uvcc_allocator *al, uvcc_model_costs *out,
                     char *message, size_t message_cap) {
     const uvcci_message m = {message, message_cap};
@@ -128,7 +137,7 @@ int uvcc_model_cost(const uvcc_model_config *c, const uvcc_allocator *al, uvcc_m
     int err = uvcc_model_program(&p, c, 0, UVCC_TO_ALL, al, message, message_cap);
     if (err != 0)
         return err;
-    uvcc_model_costs sum = {.weight_bytes = uvcc_model_parameters(c) * 2 * sizeof(uint64_t)};
+    uvcc_model_costs sum = {.weight_bytes = weight_bytes(c)};
     err = add_up(p, &sum, &m);
     uvcc_program_free(p);
     if (err == 0)

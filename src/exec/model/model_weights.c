@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 typedef enum extent { ONE, VOCABULARY, TOKENS, WIDTH, QUERIES, KEYS, UNITS } extent;
 /* Which models have a weight. */
@@ -151,6 +152,11 @@ int uvcci_model_weight_info(const uvcc_model_config *m, uint32_t i, uvcc_model_w
     else
         snprintf(out->name, sizeof out->name, "%s", row->name);
     return 0;
+}
+
+bool uvcci_model_is_open(const uvcc_model_config *m, const uvcc_model_weight *w) {
+    const bool factor = w->kind == UVCC_MODEL_WEIGHT_MATRIX || strcmp(w->name, "E") == 0;
+    return m->weights == UVCC_MODEL_PUBLIC_WEIGHTS && factor;
 }
 
 uint32_t uvcc_model_weight_count(const uvcc_model_config *m) {

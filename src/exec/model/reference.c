@@ -65,6 +65,7 @@ void uvcc_reference_free(uvcc_reference *r) {
     al.free(al.user, r, sizeof *r, UVCC_MEM_STATE);
 }
 
+/* All memory at once, so that a step needs none; constants have their values from here on. */
 int uvcc_reference_new(uvcc_reference **out, const uvcc_program *p, const uvcc_allocator *al) {
     if (out == NULL || p == NULL || al == NULL || al->alloc == NULL || al->free == NULL)
         return UVCC_ERR_USAGE;
@@ -89,6 +90,9 @@ int uvcc_reference_new(uvcc_reference **out, const uvcc_program *p, const uvcc_a
         uvcc_reference_free(r);
         return UVCC_ERR_NOMEM;
     }
+    for (uint32_t t = 0; t < p->tensor_count; t++)
+        if (p->tensors[t].constant != NULL)
+            memcpy(r->value[t], p->tensors[t].constant, tensor_bytes(p, t));
     *out = r;
     return 0;
 }
@@ -323,7 +327,8 @@ static void run_causal_mask(const call *c) {
     assert(rows <= cols);
     for (size_t i = 0; i < c->elems; i++) {
         const size_t in_square = cols - rows + i / cols % rows;
-        c->out[0][i] = i % cols > in_square ? c->d->constant : c->in[0][i];
+        const bool far = c->d->window != 0 && i % cols + c->d->window <= in_square;
+        c->out[0][i] = i % cols > in_square || far ? c->d->constant : c->in[0][i];
     }
 }
 
@@ -364,6 +369,27 @@ static void run_row_dot(const call *c) {
 static void add_to(int64_t *z, int64_t x) {
     if (*z == INT64_MAX || __builtin_add_overflow(*z, x, z))
         *z = INT64_MAX;
+}
+
+/* x a + y b, or what no output has room for. */
+static int64_t turned(int64_t x, int64_t a, int64_t y, int64_t b) {
+    int64_t first, second, sum;
+    if (__builtin_mul_overflow(x, a, &first) || __builtin_mul_overflow(y, b, &second) ||
+        __builtin_add_overflow(first, second, &sum))
+        return INT64_MAX;
+    return sum;
+}
+
+/* Rotary positions: as complex numbers, of which the first half of a head has the real parts. */
+static void run_rotate(const call *c) {
+    const size_t head = c->desc[1]->cols, half = head / 2;
+    for (size_t i = 0; i < c->elems; i++) {
+        const size_t row = i / c->desc[0]->cols, col = i % c->desc[0]->cols % head;
+        const int64_t *angle = c->in[1] + row % c->desc[1]->rows * head + col % half;
+        const int64_t *re = c->in[0] + i - (col < half ? 0 : half), *im = re + half;
+        c->out[0][i] = col < half ? turned(*re, angle[0], *im, -angle[half])
+                                  : turned(*im, angle[0], *re, angle[half]);
+    }
 }
 
 /* Blocks of a row, one for each column of the output, so as many elements each. */
@@ -476,6 +502,9 @@ static int run_op(const call *c) {
         return 0;
     case UVCC_OP_REDUCE_BIAS_GRAD:
         run_reduce(c);
+        return 0;
+    case UVCC_OP_ROTATE:
+        run_rotate(c);
         return 0;
     case UVCC_OP_REPEAT_COLS:
         run_repeat_cols(c);

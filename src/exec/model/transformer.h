@@ -128,6 +128,8 @@ typedef struct uvcci_tf_builder {
     const char *prefix;    /* of temporaries */
     uint32_t padding;      /* far below all scores where there is no token, else 0: a row for each
                               sequence; or UVCC_NO_TENSOR */
+    uint32_t rotary;       /* table of rotary positions, where the model has them */
+    uint32_t window;       /* how many tokens one of this layer sees; 0: all that its mask leaves */
     bool keeps;            /* norms give what a backward pass reads */
     uvcc_transformer_worker w;
     uvcci_tf_numbers n;

@@ -4,7 +4,9 @@
  * Without a causal mask there is one tile, of all rows and columns. With one, a row of scores has
  * as many elements as the row's place and those before it. So the rows of every sequence are cut
  * into tiles, and a tile works on the columns up to its last row's only: scores, softmax and their
- * gradients are computed, opened and dealt keys for about half of the square. Sums over all rows
+ * gradients are computed, opened and dealt keys for about half of the square. In a layer of a
+ * window, which only models that are run have, a tile's columns begin with the first that its first
+ * row sees. Sums over all rows
  * (gradients by K and V) add up over tiles before their one truncation, so the tiles do not show in
  * exact results.
  *
@@ -23,8 +25,9 @@
 /* ---- tiles ---- */
 
 typedef struct tile {
-    uint32_t number, first, rows, cols; /* rows first.. of each sequence, columns 0.. */
-    char scope[40];                     /* around it */
+    uint32_t number, first, rows; /* rows first.. of each sequence */
+    uint32_t from, cols;          /* columns from.., which its rows see, to its last row's */
+    char scope[40];               /* around it */
     uvcci_tf_shelf *shelf;
 } tile;
 
@@ -32,7 +35,8 @@ typedef struct tile {
 static tile begin_tile(uvcci_tf_builder *b, uint32_t number) {
     const uint32_t first = number * b->n.tile_rows, left = b->m.tokens - first;
     const uint32_t rows = left < b->n.tile_rows ? left : b->n.tile_rows;
-    tile t = {number, first, rows, first + rows, "", b->shelf};
+    const uint32_t before = b->window == 0 || b->window > first ? first : b->window - 1;
+    tile t = {number, first, rows, first - before, before + rows, "", b->shelf};
     assert(number < b->n.tiles && b->n.alive <= UVCCI_TF_ALIVE_MAX);
     snprintf(t.scope, sizeof t.scope, "%s", b->scope);
     const size_t len = strlen(b->scope);
@@ -115,10 +119,12 @@ static void end_product(uvcci_tf_builder *b, const product *p) {
 
 /* ---- forward ---- */
 
-/* x / sqrt(head_dim), at a finer scale. */
+/* x / sqrt(head_dim), at a finer scale; x where scores are not scaled. */
 static uint32_t over_root(uvcci_tf_builder *b, const char *name, uint32_t x) {
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, x);
     unsigned fraction;
+    if (b->m.unscaled)
+        return x;
     const int64_t factor = uvcci_tf_root_inverse(b->n.head_dim, &fraction);
     const uint32_t z = uvcci_tf_transient(
         b, name, d.rows, d.cols, d.bits + uvcci_tf_log2((uint64_t)factor), d.scale + fraction);
@@ -140,7 +146,8 @@ static uint32_t mask_causally(uvcci_tf_builder *b, uint32_t scores) {
                                   .out = {z},
                                   .constant = far,
                                   .heads = (uint16_t)b->n.rank_heads,
-                                  .row_groups = b->sequences});
+                                  .row_groups = b->sequences,
+                                  .window = b->window});
     return z;
 }
 
@@ -231,9 +238,9 @@ void uvcci_tf_attention(uvcci_tf_builder *b, uvcci_tf_layer *l) {
     for (uint32_t i = n->tiles; i-- > 0;) {
         const tile t = begin_tile(b, i);
         const uint32_t qt = rows_of(b, "QT", q, t.first, t.rows);
-        const uint32_t scores = masked_scores(b, &t, qt, rows_of(b, "KT", l->k, 0, t.cols));
+        const uint32_t scores = masked_scores(b, &t, qt, rows_of(b, "KT", l->k, t.from, t.cols));
         l->p[i] = softmax(b, l, &t, scores);
-        add_part(b, &o, &t, l->p[i], rows_of(b, "VT", l->v, 0, t.cols), UVCC_OP_STACKED_A);
+        add_part(b, &o, &t, l->p[i], rows_of(b, "VT", l->v, t.from, t.cols), UVCC_OP_STACKED_A);
         end_tile(b, &t);
     }
     end_product(b, &o);

@@ -140,11 +140,52 @@ static void attend(uvcci_tf_builder *b, uvcci_tf_layer *l) {
     l->o = out;
 }
 
+/* Columns of heads turned as the positions say, of so many bits: WITHIN, since what is turned is no
+ * longer than it was, whatever bits a sum declares. */
+static uint32_t turn(uvcci_tf_builder *b, const char *name, uint32_t x, unsigned bits) {
+    const uvcc_tensor_desc d = *uvcci_tf_desc(b, x), table = *uvcci_tf_desc(b, b->rotary);
+    const uint32_t z = uvcci_tf_tensor(b, name,
+                                       (uvcc_tensor_desc){.rows = d.rows,
+                                                          .cols = d.cols,
+                                                          .bits = (uint8_t)bits,
+                                                          .scale = d.scale + table.scale,
+                                                          .lifetime = UVCC_TRANSIENT,
+                                                          .sharing = d.sharing});
+    uvcci_tf_op(b, (uvcc_op_desc){.opcode = UVCC_OP_ROTATE,
+                                  .in_count = 2,
+                                  .in = {x, b->rotary},
+                                  .out_count = 1,
+                                  .out = {z},
+                                  .flags = UVCC_OP_WITHIN});
+    return z;
+}
+
+/* Queries or keys; names: of them, and of what is on the way to rotary ones. Those of no bias are
+ * turned before the product's one truncation, so they take no more rounds than others. */
+static uint32_t heads_of(uvcci_tf_builder *b, const char *const names[3], uint32_t x,
+                         uint32_t layer, uvcci_tf_slot weight, uvcci_tf_slot bias) {
+    const uvcci_tf_numbers *n = &b->n;
+    if (b->m.positions != UVCC_MODEL_POSITIONS_ROTARY)
+        return uvcci_tf_linear(b, names[0], x, layer, weight, bias);
+    const bool whole = uvcci_tf_weight_tensor(b, layer, bias) == UVCC_NO_TENSOR;
+    const uint32_t y =
+        whole ? uvcci_tf_add_product(b, UVCC_NO_TENSOR, x, uvcci_tf_weight_tensor(b, layer, weight),
+                                     0, 1, names[1])
+              : uvcci_tf_linear(b, names[1], x, layer, weight, bias);
+    const unsigned more = UVCCI_MODEL_ROTARY_SCALE + (whole ? n->f : 0u);
+    const uint32_t z = turn(b, names[2], y, n->value + more);
+    const uint32_t out = uvcci_tf_values(b, names[0], b->rows, uvcci_tf_desc(b, z)->cols);
+    uvcci_tf_truncate(b, z, out, b->truncation);
+    return out;
+}
+
 /* Up to the attention: of x in own rows. */
 static void project(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer, uint32_t x) {
+    static const char *const q[] = {"Q", "Q.plain", "Q.turned"};
+    static const char *const k[] = {"K", "K.plain", "K.turned"};
     l->x1 = uvcci_tf_all_rows(b, "X1", x);
-    l->q = uvcci_tf_linear(b, "Q", l->x1, layer, UVCCI_TF_WQ, UVCCI_TF_BQ);
-    l->k = uvcci_tf_linear(b, "K", l->x1, layer, UVCCI_TF_WK, UVCCI_TF_BK);
+    l->q = heads_of(b, q, l->x1, layer, UVCCI_TF_WQ, UVCCI_TF_BQ);
+    l->k = heads_of(b, k, l->x1, layer, UVCCI_TF_WK, UVCCI_TF_BK);
     l->v = uvcci_tf_linear(b, "V", l->x1, layer, UVCCI_TF_WV, UVCCI_TF_BV);
     l->k = repeat_heads(b, "KH", l->k);
     l->v = repeat_heads(b, "VH", l->v);

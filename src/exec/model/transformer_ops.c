@@ -306,13 +306,31 @@ static void checked_product(uvcci_tf_builder *b, uvcc_op_desc op, uint32_t c) {
     uvcci_tf_op(b, check);
 }
 
+/* z = a y by a public y: local, and then the truncation of a replicated value, which of what is
+ * rounded stochastically takes a round. What z has room for bounds what is truncated to it. */
+static void open_product(uvcci_tf_builder *b, uvcc_op_desc op, uint32_t z) {
+    const uvcc_tensor_desc x = *uvcci_tf_desc(b, op.in[0]), w = *uvcci_tf_desc(b, op.in[1]),
+                           out = *uvcci_tf_desc(b, z);
+    const unsigned shift = shift_to(b, x.scale + w.scale, z), room = out.bits + shift,
+                   sum = x.bits + w.bits + uvcci_tf_log2(uvcci_tf_depth(&op, &x));
+    op.opcode = UVCC_OP_GEMM_PART;
+    if (shift != 0)
+        op.out[0] = uvcci_tf_temporary(b, out.rows, out.cols, sum < room ? sum : room,
+                                       x.scale + (unsigned)w.scale);
+    uvcci_tf_op(b, op);
+    if (shift != 0)
+        uvcci_tf_truncate(b, op.out[0], z, b->truncation);
+}
+
 void uvcci_tf_product(uvcci_tf_builder *b, uint32_t a, uint32_t y, uint32_t z, uint8_t flags,
                       bool heads) {
     const uvcc_tensor_desc *x = uvcci_tf_desc(b, a), *w = uvcci_tf_desc(b, y),
                            *out = uvcci_tf_desc(b, z);
     const uvcc_op_desc op = gemm(b, a, y, z, flags, heads);
     const int scale = x->scale + w->scale;
-    if (b->how.sks == 0 || heads) {
+    if (w->sharing == UVCC_PUBLIC)
+        open_product(b, op, z);
+    else if (b->how.sks == 0 || heads) {
         put_product(b, op, shift_to(b, scale, z));
     } else if (scale == out->scale) {
         checked_product(b, op, z);
@@ -330,6 +348,7 @@ uint32_t uvcci_tf_add_product(uvcci_tf_builder *b, uint32_t sum, uint32_t a, uin
                               uint8_t flags, uint32_t times, const char *name) {
     const uvcc_tensor_desc *x = uvcci_tf_desc(b, a), *z = uvcci_tf_desc(b, y);
     const bool whole = b->how.products == UVCC_PRODUCTS_BEAVER || b->how.sks != 0;
+    const bool open = z->sharing == UVCC_PUBLIC; /* no sum of several has such a factor */
     uvcc_op_desc op = gemm(b, a, y, sum, flags, false);
     const unsigned bits = x->bits + z->bits + uvcci_tf_log2(uvcci_tf_depth(&op, x));
     uvcc_tensor_desc d = {
@@ -337,10 +356,11 @@ uint32_t uvcci_tf_add_product(uvcci_tf_builder *b, uint32_t sum, uint32_t a, uin
         .cols = flags & UVCC_OP_TRANS_B ? z->rows : z->cols,
         .bits = (uint8_t)(bits + uvcci_tf_log2(times)),
         .scale = x->scale + z->scale,
-        .sharing = whole ? UVCC_REPLICATED : UVCC_ADDITIVE,
+        .sharing = whole || open ? UVCC_REPLICATED : UVCC_ADDITIVE,
     };
     d.lifetime = UVCC_TRANSIENT;
     const bool first = sum == UVCC_NO_TENSOR;
+    assert(first || !open);
     if (first)
         sum = uvcci_tf_tensor(b, name, d);
     if (!whole) {

@@ -141,6 +141,23 @@ static int check_shift_left(const uvcci_op_check *c) {
     return err;
 }
 
+/* The table has a row for each of so many rows of x, in turn, and the columns of a head. What comes
+ * out is at the scale of both; WITHIN: of the bits that the output declares. */
+static int check_rotate(const uvcci_op_check *c) {
+    const uvcc_tensor_desc *x = c->in[0], *y = c->in[1], *z = c->out[0];
+    if (y->cols % 2 != 0 || x->cols % y->cols != 0 || x->rows % y->rows != 0)
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM,
+                          "%s: %s is %u x %u, %s %u x %u; its rows and columns, an even number, "
+                          "must divide those",
+                          c->label, x->name, x->rows, x->cols, y->name, y->rows, y->cols);
+    int err = uvcci_want_same_shape(c, z, x);
+    if (err == 0)
+        err = uvcci_want_scale(c, z, x->scale + y->scale);
+    if (err == 0 && (c->d->flags & UVCC_OP_WITHIN) == 0)
+        err = uvcci_want_bits(c, x->bits + y->bits + 1u, "bits(X) + bits(table) + 1");
+    return err;
+}
+
 /* Blocks of `constant` columns make up the input, and whole rows of the input's length the output.
  */
 static int check_repeat_cols(const uvcci_op_check *c) {
@@ -281,6 +298,19 @@ static bool build_causal_mask(uvcci_builder *b) {
     if (!build_map(b, x->rows, x->cols))
         return false;
     uvcci_last_task(b)->u.map.block = masked_rows(d, x);
+    uvcci_last_task(b)->u.map.part = d->window;
+    return true;
+}
+
+static bool build_rotate(uvcci_builder *b) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    const uvcc_tensor_desc *x = &b->s->program->tensors[d->in[0]].desc,
+                           *table = &b->s->program->tensors[d->in[1]].desc;
+    assert(x->rows % table->rows == 0 && x->cols % table->cols == 0);
+    if (!build_map(b, x->rows, x->cols))
+        return false;
+    uvcci_last_task(b)->u.map.block = table->rows;
+    uvcci_last_task(b)->u.map.part = table->cols;
     return true;
 }
 
@@ -362,6 +392,7 @@ static bool build_repeat_cols(uvcci_builder *b) {
 
 static const uvcci_op_way elements = {.build = build_elements};
 static const uvcci_op_way causal_mask = {.build = build_causal_mask};
+static const uvcci_op_way rotate = {.build = build_rotate};
 static const uvcci_op_way rows = {.build = build_rows};
 static const uvcci_op_way repeated_rows = {.build = build_repeated_rows};
 static const uvcci_op_way row_blocks = {.build = build_row_blocks};
@@ -469,5 +500,12 @@ static const uvcci_op_class classes[] = {
      .check = check_into_rows,
      .sum_max = added_sum_max,
      .way = &rows},
+    {.opcode = UVCC_OP_ROTATE,
+     .flags = UVCC_OP_WITHIN,
+     .detail = UVCC_MAP_ROTATE,
+     .in = {UVCCI_TAKES_BOTH, UVCCI_TAKES_PUBLIC},
+     .out = UVCCI_TAKES_BOTH,
+     .check = check_rotate,
+     .way = &rotate},
 };
 const uvcci_op_family uvcci_ops_local = UVCCI_FAMILY(classes);

@@ -79,16 +79,23 @@ static int check_gemm(const uvcci_op_check *c) {
     return err;
 }
 
+/* By a public matrix each component has its own product: nothing is additive, nor added to. */
 static int check_part(const uvcci_op_check *c) {
-    if (c->d->in_count != 2 && c->d->in_count != 3)
-        return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s has %u inputs; it takes 2 or 3", c->label,
-                          c->d->in_count);
+    const bool open = c->in[B] != NULL && c->in[B]->sharing == UVCC_PUBLIC;
+    if (c->d->in_count != 2 && (c->d->in_count != 3 || open))
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s has %u inputs; it takes %s", c->label,
+                          c->d->in_count, open ? "2 where B is public" : "2 or 3");
+    if (open != (c->out[0]->sharing == UVCC_REPLICATED))
+        return uvcci_fail(c->m, UVCC_ERR_PROGRAM, "%s writes %s, which must be %s", c->label,
+                          c->out[0]->name, open ? "replicated: B is public" : "additive");
     return check_gemm(c);
 }
 
 /* |A| |B| K < 2^a 2^b K, and what was there before. */
 static uint64_t part_sum_max(const uvcc_program *p, const uvcc_op_desc *d) {
     const uvcc_tensor_desc *a = &p->tensors[d->in[A]].desc, *b = &p->tensors[d->in[B]].desc;
+    if (b->sharing == UVCC_PUBLIC) /* what is replicated is its author's business */
+        return 1ull << p->tensors[d->out[0]].desc.bits;
     const uint64_t product = uvcci_gemm_depth(d, a) << (a->bits + b->bits);
     return product + (d->in_count == 3 ? p->tensors[d->in[C]].sum_max : 0);
 }
@@ -192,6 +199,16 @@ static int check_row_dot(const uvcci_op_check *c) {
 
 /* ---- GEMM_PART: what a party computes alone ---- */
 
+/* Each component times the public B: the task takes it for the first. */
+static bool build_public_part(uvcci_builder *b, const uvcc_shares *out) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    const uvcc_shares *a = uvcci_shares_of(b->s, d->in[A]), *y = uvcci_shares_of(b->s, d->in[B]);
+    const uvcc_shares second = {.lo = a->hi};
+    assert(b->r->turn == 0 && y->hi == NULL && out->hi != NULL && d->in_count == 2);
+    return uvcci_build_gemm(b, a, y, out->lo, false) &&
+           uvcci_build_gemm(b, &second, y, out->hi, false);
+}
+
 /* C + A B: what was there first, unless the op works in its buffer. */
 static bool build_part(uvcci_builder *b) {
     const uvcc_op_desc *d = &b->r->op->desc;
@@ -200,6 +217,8 @@ static bool build_part(uvcci_builder *b) {
         return false;
     const bool accumulate = d->in_count == 3;
     const uvcc_shares *out = uvcci_shares_of(b->s, d->out[0]);
+    if (ts[d->in[B]].desc.sharing == UVCC_PUBLIC)
+        return build_public_part(b, out);
     assert(b->r->turn == 0 && out->hi == NULL);
     if (accumulate && ts[d->in[C]].buffer != ts[d->out[0]].buffer)
         (void)uvcci_task_map(b, UVCC_MAP_COPY, ts[d->out[0]].desc.rows, ts[d->out[0]].desc.cols,
@@ -373,8 +392,8 @@ static const uvcci_op_class classes[] = {
      .traits = UVCCI_USES_HEADS | UVCCI_WORKS_IN_PLACE, /* on its third input alone */
      .flags = TRANSPOSES | STACKS,
      .detail = UVCCI_DETAIL_GEMM,
-     .in = {[C] = UVCCI_TAKES_ADDITIVE},
-     .out = UVCCI_TAKES_ADDITIVE,
+     .in = {[B] = UVCCI_TAKES_REPLICATED | UVCCI_TAKES_PUBLIC, [C] = UVCCI_TAKES_ADDITIVE},
+     .out = UVCCI_TAKES_BOTH,
      .check = check_part,
      .sum_max = part_sum_max,
      .way = &part_way},

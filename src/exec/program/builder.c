@@ -4,6 +4,7 @@
  * States: being built (calls append to growing arrays and check only what they need to stay inside
  * them), then finished (checked, immutable, with the tables of program.h per entry). Everything
  * that depends on meaning is checked in finish, where there is a line to say what is wrong. */
+#include "exec/base/bounds.h"
 #include "exec/program/program_impl.h"
 #include "exec/program/tensor_names.h"
 
@@ -51,6 +52,8 @@ void uvcc_program_free(uvcc_program *p) {
         return;
     drop_tables(p);
     drop_user_ops(p);
+    for (uint32_t i = 0; i < p->tensor_count; i++)
+        release(p, p->tensors[i].constant, p->tensors[i].elems * sizeof(int64_t));
     release(p, p->tensors, p->tensor_cap * sizeof *p->tensors);
     release(p, p->entries, p->entry_cap * sizeof *p->entries);
     release(p, p->inputs, p->input_cap * sizeof *p->inputs);
@@ -116,6 +119,25 @@ int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t) {
     if (uvcci_tensor_names_put(p, p->tensor_count) != 0)
         return UVCC_ERR_NOMEM;
     return (int)p->tensor_count++;
+}
+
+int uvcc_program_constant(uvcc_program *p, uint32_t tensor, const int64_t *values) {
+    if (p == NULL || values == NULL || tensor >= p->tensor_count)
+        return UVCC_ERR_USAGE;
+    if (p->finished)
+        return UVCC_ERR_STATE;
+    uvcci_tensor *t = &p->tensors[tensor];
+    if (t->desc.sharing != UVCC_PUBLIC || t->constant != NULL || t->elems == 0 ||
+        t->elems > UVCCI_MAX_ELEMS)
+        return UVCC_ERR_USAGE;
+    if (t->desc.bits > 63 || !uvcci_all_within(values, t->elems, t->desc.bits))
+        return UVCC_ERR_BOUND;
+    const size_t bytes = t->elems * sizeof *values;
+    t->constant = p->alloc.alloc(p->alloc.user, bytes, UVCC_MEM_STATE);
+    if (t->constant == NULL)
+        return UVCC_ERR_NOMEM;
+    memcpy(t->constant, values, bytes);
+    return 0;
 }
 
 int uvcc_program_function(uvcc_program *p, const uvcc_function *f) {

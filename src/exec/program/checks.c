@@ -32,11 +32,14 @@ int uvcci_check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
                           d->scale, UVCCI_MAX_BITS);
     if (d->lifetime != UVCC_PERSIST && d->lifetime != UVCC_TRANSIENT)
         return uvcci_fail(m, bad, "tensor %s has the unknown lifetime %u", t->name, d->lifetime);
-    if (d->sharing != UVCC_REPLICATED && d->sharing != UVCC_ADDITIVE)
+    if (d->sharing > UVCC_PUBLIC)
         return uvcci_fail(m, bad, "tensor %s has the unknown sharing %u", t->name, d->sharing);
     if (d->sharing == UVCC_ADDITIVE && d->lifetime == UVCC_PERSIST)
         return uvcci_fail(
             m, bad, "tensor %s is additive and PERSIST; only TRANSIENT tensors may be", t->name);
+    if (d->sharing == UVCC_PUBLIC && d->lifetime != UVCC_PERSIST)
+        return uvcci_fail(m, bad, "tensor %s is public and TRANSIENT; only PERSIST tensors may be",
+                          t->name);
     t->buffer = i;
     if (d->in_buffer_of == UVCC_NO_TENSOR)
         return 0;
@@ -114,26 +117,38 @@ static bool takes(unsigned sharings, const uvcc_tensor_desc *t) {
     return ((sharings != 0 ? sharings : UVCCI_TAKES_REPLICATED) >> t->sharing & 1) != 0;
 }
 
+static const char *name_of(uint8_t sharing) {
+    static const char *const names[] = {
+        [UVCC_REPLICATED] = "replicated", [UVCC_ADDITIVE] = "additive", [UVCC_PUBLIC] = "public"};
+    return names[sharing];
+}
+
 static int check_sharing(const uvcci_op_check *c, const uvcci_op_class *k) {
     const int bad = UVCC_ERR_PROGRAM;
     /* what a party computes alone of an additive tensor is additive */
     const bool local = k->out == UVCCI_TAKES_BOTH && (k->traits & UVCCI_IS_COLLECTIVE) == 0;
     const bool replicated = local && c->out[0]->sharing == UVCC_REPLICATED;
     for (unsigned i = 0; i < c->d->in_count; i++) {
-        if (takes(i < 3 && !replicated ? k->in[i] : 0, c->in[i]))
+        const unsigned all = i < 3 ? k->in[i] : 0;
+        if (takes(replicated ? all & ~UVCCI_TAKES_ADDITIVE : all, c->in[i]))
             continue;
+        if (c->in[i]->sharing == UVCC_PUBLIC)
+            return uvcci_fail(c->m, bad, "%s cannot read %s, which is public", c->label,
+                              c->in[i]->name);
         if (c->in[i]->sharing == UVCC_ADDITIVE)
             return uvcci_fail(c->m, bad,
                               "%s cannot read %s, which is additive; RESHARE or TRUNCATE it first",
                               c->label, c->in[i]->name);
-        return uvcci_fail(c->m, bad, "%s reads %s as additive, but it is replicated", c->label,
-                          c->in[i]->name);
+        const bool open = all == UVCCI_TAKES_PUBLIC;
+        return uvcci_fail(c->m, bad, "%s reads %s as %s, but it is replicated", c->label,
+                          c->in[i]->name, name_of(open ? UVCC_PUBLIC : UVCC_ADDITIVE));
     }
     for (unsigned i = 0; i < c->d->out_count; i++) {
         if (takes(k->out, c->out[i]))
             continue;
-        return uvcci_fail(c->m, bad, "%s writes %s, which must be %s", c->label, c->out[i]->name,
-                          c->out[i]->sharing == UVCC_ADDITIVE ? "replicated" : "additive");
+        return uvcci_fail(
+            c->m, bad, "%s writes %s, which must be %s", c->label, c->out[i]->name,
+            name_of(k->out == UVCCI_TAKES_ADDITIVE ? UVCC_ADDITIVE : UVCC_REPLICATED));
     }
     return 0;
 }
@@ -171,6 +186,8 @@ static int check_fields(const uvcci_op_check *c, const uvcci_op_class *k) {
                           d->function);
     if (d->constant != 0 && !uvcci_uses_constant(d))
         return uvcci_fail(c->m, bad, "%s: a constant is not for this opcode", c->label);
+    if (d->window != 0 && d->opcode != UVCC_OP_CAUSAL_MASK)
+        return uvcci_fail(c->m, bad, "%s: a window is not for this opcode", c->label);
     if (d->group > ((k->traits & UVCCI_USES_GROUP) != 0 ? UVCC_GROUP_STAGE : 0))
         return uvcci_fail(c->m, bad, "%s: group %u is not for this opcode", c->label, d->group);
     return 0;
@@ -249,11 +266,12 @@ static int check_io(const uvcc_program *p, const uvcci_entry *e, const char *wha
             return uvcci_fail(m, UVCC_ERR_PROGRAM,
                               "entry %s: %s %u is tensor %u, which does not exist", e->name, what,
                               io[i].id, io[i].tensor);
-        if (p->tensors[io[i].tensor].desc.sharing == UVCC_ADDITIVE)
+        const uvcc_tensor_desc *t = &p->tensors[io[i].tensor].desc;
+        if (t->sharing != UVCC_REPLICATED)
             return uvcci_fail(m, UVCC_ERR_PROGRAM,
-                              "entry %s: %s %u is %s, which is additive; inputs and outputs are "
+                              "entry %s: %s %u is %s, which is %s; inputs and outputs are "
                               "replicated",
-                              e->name, what, io[i].id, p->tensors[io[i].tensor].name);
+                              e->name, what, io[i].id, t->name, name_of(t->sharing));
     }
     return 0;
 }

@@ -130,7 +130,15 @@ static void hash_parallel(uvcci_sha256 *h, const uvcc_program *p) {
 
 /* Fields that came later, each where it is not 0: a program without any hashes as if there were no
  * such fields. */
-enum { HASH_SHARING = 1, HASH_HEADS = 2, HASH_RECEIVER = 3, HASH_TILES = 4, HASH_WINDOW = 5 };
+enum {
+    HASH_SHARING = 1,
+    HASH_HEADS = 2,
+    HASH_RECEIVER = 3,
+    HASH_TILES = 4,
+    HASH_WINDOW = 5,
+    HASH_SIGHT = 6,
+    HASH_CONSTANT = 7
+};
 
 typedef struct later_fields {
     uvcci_sha256 *h;
@@ -189,6 +197,36 @@ static void hash_later_output(later_fields *l, uint32_t entry, uint32_t i, const
     hash_later(l, buf, w.len);
 }
 
+/* How far a mask leaves a row's elements. */
+static void hash_sight(later_fields *l, uint32_t entry, uint32_t op, const uvcc_op_desc *d) {
+    uint8_t buf[16];
+    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
+    if (d->window == 0)
+        return;
+    uvcci_put8(&w, HASH_SIGHT);
+    uvcci_put32(&w, entry);
+    uvcci_put32(&w, op);
+    uvcci_put32(&w, d->window);
+    assert(!w.bad);
+    hash_later(l, buf, w.len);
+}
+
+static void hash_constant(later_fields *l, uint32_t tensor, const uvcci_tensor *t) {
+    uint8_t buf[8];
+    uvcci_writer w = uvcci_writer_on(buf, sizeof buf);
+    if (t->constant == NULL)
+        return;
+    uvcci_put8(&w, HASH_CONSTANT);
+    uvcci_put32(&w, tensor);
+    assert(!w.bad);
+    hash_later(l, buf, w.len);
+    for (uint64_t i = 0; i < t->elems; i++) {
+        uvcci_st64(buf, (uint64_t)t->constant[i]);
+        hash_later(l, buf, sizeof buf);
+    }
+}
+
+/* In the order of their numbers, each kind from the first tensor or op to the last. */
 static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
     later_fields l = {.h = h};
     uint8_t buf[16];
@@ -215,6 +253,11 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
     assert(!w.bad);
     if (p->window != UVCC_WINDOW_BYTES)
         hash_later(&l, buf, w.len);
+    for (uint32_t i = 0; i < p->entry_count; i++)
+        for (uint32_t j = 0; j < p->entries[i].user_count; j++)
+            hash_sight(&l, i, j, &p->user_ops[p->entries[i].user_first + j].desc);
+    for (uint32_t i = 0; i < p->tensor_count; i++)
+        hash_constant(&l, i, &p->tensors[i]);
 }
 
 /* H("UVCC_PROGRAM_V1" || LE32 part_bytes || LE32 tensors || LE32 entries || each tensor: LE32 rows,
@@ -225,11 +268,13 @@ static void hash_later_fields(uvcci_sha256 *h, const uvcc_program *p) {
  * LE32 functions || each: U8 inputs, outputs, instructions || each instruction: U8 kind, a, b,
  * bits, shift, io, of TABLE_MUL and SELECT_MUL c || LE64 first, constant || LE32 entries, words ||
  * LE32 of each entry || LE64 of each word || if there are later fields: LE32 2^32 - 1 || each
- * additive tensor: U8 1 || LE32 tensor || U8 sharing
+ * tensor that is not replicated: U8 1 || LE32 tensor || U8 sharing
  * || each op with heads, by entry: U8 2 || LE32 entry, op || LE16 heads || LE32 row groups
  * || each output to one party, by entry: U8 3 || LE32 entry, output || U8 receiver
  * || each op of several tiles, by entry: U8 4 || LE32 entry, op, rows of a tile
- * || a window that is not the usual one: U8 5 || LE64 bytes). What a
+ * || a window that is not the usual one: U8 5 || LE64 bytes
+ * || each mask of a window, by entry: U8 6 || LE32 entry, op, window
+ * || each constant: U8 7 || LE32 tensor || LE64 of each value). What a
  * kind of instruction does not use is UVCC_FN_NONE (a, b, io) or 0. Before the later fields stands,
  * unless hash_parallel says nothing, what it says. Names stay out. */
 void uvcci_hash_program(uvcc_program *p) {

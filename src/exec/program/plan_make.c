@@ -83,7 +83,7 @@ static uint64_t work_bytes(const uvcci_draft *d, const uvcci_segments *cut, uint
     uint64_t bytes = plan->key_bytes_max + 2 * plan->online_bytes_max;
     for (unsigned i = 0; i < op->out_count; i++) {
         const uvcci_tensor *t = &d->p->tensors[op->out[i]];
-        const unsigned words = t->desc.sharing == UVCC_ADDITIVE ? 1 : 2;
+        const unsigned words = uvcci_components(&t->desc);
         if (t->desc.lifetime == UVCC_TRANSIENT)
             bytes += t->elems / cut->units * units * words * 8;
     }

@@ -12,7 +12,7 @@
 
 enum {
     OPERANDS = UVCC_OP_MAX_IN + UVCC_OP_MAX_OUT,
-    KEY_BYTES = 32 + 16 * OPERANDS, /* of an op's fields, and of each operand */
+    KEY_BYTES = 40 + 16 * OPERANDS, /* of an op's fields, and of each operand */
     SLOTS_FIRST = 64,
 };
 
@@ -45,7 +45,7 @@ static void put_operand(uvcci_writer *w, const uvcc_program *p, const uvcc_op_de
     uvcci_put8(w, (uint8_t)same);
 }
 
-_Static_assert(sizeof(uvcc_op_desc) == 88, "a member more or wider: may a plan depend on it?");
+_Static_assert(sizeof(uvcc_op_desc) == 96, "a member more or wider: may a plan depend on it?");
 
 static void make_key(const uvcc_program *p, const uvcc_op_desc *d, uint8_t key[KEY_BYTES]) {
     uvcci_writer w = uvcci_writer_on(key, KEY_BYTES);
@@ -62,6 +62,7 @@ static void make_key(const uvcc_program *p, const uvcc_op_desc *d, uint8_t key[K
     uvcci_put32(&w, d->row_groups);
     uvcci_put32(&w, d->tile_rows);
     uvcci_put64(&w, (uint64_t)d->constant);
+    uvcci_put32(&w, d->window);
     uvcci_put8(&w, d->group);
     for (unsigned i = 0; i < OPERANDS; i++)
         if (operand(d, i) != UVCC_NO_TENSOR)

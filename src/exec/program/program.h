@@ -49,6 +49,7 @@ typedef struct uvcci_tensor {
     uint32_t name_hash; /* quick reject in searches */
     uint64_t elems;     /* rows * cols */
     uint64_t sum_max;   /* additive, while an entry is checked: no |value| so far reaches it */
+    int64_t *constant;  /* public: its values, elems of them; or NULL */
 } uvcci_tensor;
 
 typedef struct uvcci_op {
@@ -127,6 +128,11 @@ struct uvcc_program {
 /* The recipe with that key, a new one if there is none; it stays where it is until the next call.
  * NULL: no memory. The program is being built. */
 uvcci_recipe *uvcci_recipe_of(uvcc_program *p, const uint8_t key[UVCCI_RECIPE_KEY_BYTES]);
+
+/* Components that a party holds of a tensor. */
+static inline unsigned uvcci_components(const uvcc_tensor_desc *d) {
+    return d->sharing == UVCC_REPLICATED ? 2 : 1;
+}
 
 /* Opcodes of products of two secrets, which end in a resharing or a truncation. */
 bool uvcci_is_product(uint16_t opcode);

@@ -49,6 +49,11 @@ static bool persists(const uvcc_session *s, uint32_t i) {
     return s->program->tensors[i].desc.lifetime == UVCC_PERSIST;
 }
 
+/* Public ones are no secrets to be kept: who resumes sets them again. */
+static bool is_shared(const uvcc_session *s, uint32_t i) {
+    return persists(s, i) && s->program->tensors[i].desc.sharing == UVCC_REPLICATED;
+}
+
 /* ---- setting ---- */
 
 void uvcci_set_free(uvcc_session *s, uvcci_set *set) {
@@ -143,6 +148,8 @@ static const uvcci_tensor *settable(uvcc_session *s, uint32_t tensor, int *rc) {
     const uvcci_tensor *t = &s->program->tensors[tensor];
     if (!persists(s, tensor))
         *rc = uvcci_refuse(s, UVCC_ERR_USAGE, "%s is TRANSIENT: nothing is kept in it", t->name);
+    else if (t->constant != NULL)
+        *rc = uvcci_refuse(s, UVCC_ERR_USAGE, "%s is a constant of the program", t->name);
     else if (uvcci_being_touched(s, s->buffers[t->buffer].shares.lo))
         *rc = uvcci_refuse(s, UVCC_ERR_AGAIN, "%s is being set or read already", t->name);
     return *rc == 0 ? t : NULL;
@@ -165,11 +172,13 @@ static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const voi
     const uvcci_tensor *t = settable(s, tensor, &rc);
     if (t != NULL && b == NULL)
         rc = check_public(s, t, a);
+    else if (t != NULL && t->desc.sharing == UVCC_PUBLIC)
+        rc = uvcci_refuse(s, UVCC_ERR_USAGE, "%s is public: it has no shares", t->name);
     if (rc != 0)
         return rc;
     const uvcc_shares *to = &s->buffers[t->buffer].shares;
     size_t n = t->elems * 8;
-    assert(t->buffer == tensor && to->lo != NULL && to->hi != NULL);
+    assert(t->buffer == tensor && to->lo != NULL);
     uvcci_set *set = uvcci_set_new(s, b != NULL ? 2 * n : n, b != NULL ? 2 : 0);
     if (set == NULL)
         return uvcci_refuse(s, UVCC_ERR_NOMEM, "no memory to set %s", t->name);
@@ -182,7 +191,7 @@ static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const voi
         uvcci_set_add_copy(set, to->hi, set->staged + n, n);
     } else {
         set->task.kind = UVCC_TASK_MAP;
-        set->task.u.map.op = UVCC_MAP_PUBLIC;
+        set->task.u.map.op = to->hi != NULL ? UVCC_MAP_PUBLIC : UVCC_MAP_COPY;
         set->task.u.map.party = s->party;
         set->task.u.map.rows = t->desc.rows;
         set->task.u.map.cols = t->desc.cols;
@@ -194,28 +203,44 @@ static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const voi
     return 0;
 }
 
-int uvcci_zero_unset(uvcc_session *s) {
+/* Tensors that nobody set: constants of the program if they are, else to become zeros. */
+static uint32_t count_unset(const uvcc_session *s, bool constants) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->program->tensor_count; i++)
-        n += persists(s, i) && !s->buffers[i].set;
+        if (persists(s, i) && !s->buffers[i].set &&
+            (s->program->tensors[i].constant != NULL) == constants)
+            n += uvcci_components(&s->program->tensors[i].desc);
+    return n;
+}
+
+/* Constants are copied from where the program has them, the others wiped. */
+static int fill_unset(uvcc_session *s, bool constants) {
+    const uint32_t n = count_unset(s, constants);
     if (n == 0)
         return 0;
-    uvcci_set *set = uvcci_set_new(s, 0, 2 * n);
+    uvcci_set *set = uvcci_set_new(s, 0, n);
     if (set == NULL)
         return UVCC_ERR_NOMEM;
-    set->alone = true; /* a checkpoint that is not wanted may still be on its way into them */
-    set->task.kind = UVCC_TASK_WIPE;
+    set->alone = !constants; /* a checkpoint that is not wanted may still be on its way into them */
+    set->task.kind = constants ? UVCC_TASK_COPY : UVCC_TASK_WIPE;
     set->task.u.copy.items = set->items;
     for (uint32_t i = 0; i < s->program->tensor_count; i++) {
-        if (!persists(s, i) || s->buffers[i].set)
+        const uvcci_tensor *t = &s->program->tensors[i];
+        if (!persists(s, i) || s->buffers[i].set || (t->constant != NULL) != constants)
             continue;
-        size_t len = s->program->tensors[i].elems * 8;
-        uvcci_set_add_copy(set, s->buffers[i].shares.lo, NULL, len);
-        uvcci_set_add_copy(set, s->buffers[i].shares.hi, NULL, len);
+        const uvcc_shares *to = &s->buffers[i].shares;
+        uvcci_set_add_copy(set, to->lo, t->constant, t->elems * 8);
+        if (to->hi != NULL)
+            uvcci_set_add_copy(set, to->hi, NULL, t->elems * 8);
         s->buffers[i].set = true;
     }
     uvcci_set_push(s, set);
     return 0;
+}
+
+int uvcci_zero_unset(uvcc_session *s) {
+    const int rc = fill_unset(s, true);
+    return rc == 0 ? fill_unset(s, false) : rc;
 }
 
 int uvcci_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v) {
@@ -241,7 +266,7 @@ int uvcci_checkpoint_init(uvcc_session *s) {
     uvcci_checkpoint *c = &s->checkpoint;
     c->bytes = HEAD_BYTES + HASH_BYTES;
     for (uint32_t i = 0; i < s->program->tensor_count; i++)
-        if (persists(s, i)) {
+        if (is_shared(s, i)) {
             c->bytes += TENSOR_HEAD_BYTES + 16 * s->program->tensors[i].elems;
             c->item_count += 2;
         }
@@ -297,7 +322,7 @@ static void start_copy(uvcc_session *s) {
     c->next_step = s->step;
     write_head(s, s->step, c->next);
     for (uint32_t i = 0; i < s->program->tensor_count; i++) {
-        if (!persists(s, i))
+        if (!is_shared(s, i))
             continue;
         const uvcc_shares *from = &s->buffers[i].shares;
         size_t len = s->program->tensors[i].elems * 8;
@@ -432,7 +457,7 @@ static int check(uvcc_session *s, const uint8_t *data, size_t len) {
     size_t at = HEAD_BYTES;
     for (uint32_t i = 0; i < s->program->tensor_count; i++) {
         uint8_t th[TENSOR_HEAD_BYTES];
-        if (!persists(s, i))
+        if (!is_shared(s, i))
             continue;
         write_tensor_head(s, i, th);
         if (memcmp(th, data + at, sizeof th) != 0)
@@ -467,7 +492,7 @@ static int set_all(uvcc_session *s, const uint8_t *data, size_t len) {
     set->task.u.copy.items = set->items;
     size_t at = HEAD_BYTES;
     for (uint32_t i = 0; i < s->program->tensor_count; i++) {
-        if (!persists(s, i))
+        if (!is_shared(s, i))
             continue;
         const uvcc_shares *to = &s->buffers[i].shares;
         size_t n = s->program->tensors[i].elems * 8;

@@ -279,8 +279,10 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
             continue;
         assert(t->elems != 0);
         s->buffers[i].shares.lo = uvcci_arena_take(&s->tensors, t->elems * 8);
-        s->buffers[i].shares.hi = uvcci_arena_take(&s->tensors, t->elems * 8);
-        if (s->buffers[i].shares.lo == NULL || s->buffers[i].shares.hi == NULL)
+        if (uvcci_components(&t->desc) == 2)
+            s->buffers[i].shares.hi = uvcci_arena_take(&s->tensors, t->elems * 8);
+        if (s->buffers[i].shares.lo == NULL ||
+            (s->buffers[i].shares.hi == NULL && uvcci_components(&t->desc) == 2))
             return UVCC_ERR_NOMEM;
     }
     rc = make_local_jobs(s, p);

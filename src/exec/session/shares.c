@@ -33,6 +33,8 @@ static const uvcci_tensor *readable(uvcc_session *s, uint32_t tensor, int *rc) {
     const uvcci_tensor *t = &s->program->tensors[tensor];
     if (t->desc.lifetime != UVCC_PERSIST)
         *rc = uvcci_refuse(s, UVCC_ERR_USAGE, "%s is TRANSIENT: nothing is kept in it", t->name);
+    else if (t->desc.sharing == UVCC_PUBLIC)
+        *rc = uvcci_refuse(s, UVCC_ERR_USAGE, "%s is public: it has no shares", t->name);
     else if (!s->buffers[t->buffer].set)
         *rc = uvcci_refuse(s, UVCC_ERR_STATE, "%s has no value: it was not set, and no step ran",
                            t->name);

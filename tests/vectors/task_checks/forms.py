@@ -16,6 +16,8 @@ def map_component(op, x, y, rows, cols, index, args):
     constant, at = args.get("constant", 0), lambda i, j: x[i * cols + j]
     fill = constant if index == 0 else 0
     block = args.get("block", cols)
+    window = args.get("part", 0) or cols + 1
+    sees = lambda last, j: last - window < j <= last
     every = [(i, j) for i in range(rows) for j in range(cols)]
     element = {
         "ADD": lambda i, j: at(i, j) + y[i * cols + j],
@@ -28,13 +30,15 @@ def map_component(op, x, y, rows, cols, index, args):
         "RSUB_COL": lambda i, j: y[i] - at(i, j),
         "SCALE": lambda i, j: constant * at(i, j),
         "ADD_PUBLIC": lambda i, j: at(i, j) + fill,
-        "CAUSAL": lambda i, j: fill if j - cols > i % block - block else at(i, j),
+        "CAUSAL": lambda i, j: at(i, j) if sees(i % block - block + cols, j) else fill,
         "SPREAD": lambda i, j: x[i],
     }
     if op in element:
         return [element[op](i, j) for i, j in every]
     if op in ("SLICE_ROWS", "PUT_ROWS", "ADD_ROWS"):
         return map_rows(op, x, y, rows, cols, args)
+    if op == "ROTATE":
+        return map_rotate(x, y, rows, cols, block, args["part"])
     if op == "SUM_ROWS":
         return [sum(at(i, j) for i in range(rows)) for j in range(cols)]
     if op == "SUM_COLS":
@@ -50,6 +54,19 @@ def map_component(op, x, y, rows, cols, index, args):
                 out.append(at(i, min(j + 3, last)))
             else:
                 out += [at(i, min(j + a, last)) - at(i, min(j + b, last)) for a, b in PAIRS4]
+    return out
+
+
+def map_rotate(x, y, rows, cols, tokens, head):
+    """Pairs as complex numbers, turned by those of row i mod tokens of y."""
+    half, out = head // 2, [0] * (rows * cols)
+    for i in range(rows):
+        for first in range(i * cols, (i + 1) * cols, head):
+            for j in range(half):
+                re, im = x[first + j], x[first + half + j]
+                cos, sin = y[i % tokens * head + j], y[i % tokens * head + half + j]
+                out[first + j] = re * cos - im * sin
+                out[first + half + j] = im * cos + re * sin
     return out
 
 
@@ -74,7 +91,8 @@ def map_rows(op, x, y, rows, cols, args):
 
 MAPS_BOTH = """ADD SUB ADD_ROW SUM_ROWS COPY SHL PAIR_DIFF PAIR_SECOND ADD_COL SUB_COL RSUB_COL
 SUM_COLS SCALE
-ADD_PUBLIC CAUSAL QUAD_DIFF QUAD_LAST SPREAD SLICE_ROWS PUT_ROWS ADD_ROWS""".split()
+ADD_PUBLIC CAUSAL QUAD_DIFF QUAD_LAST SPREAD SLICE_ROWS PUT_ROWS ADD_ROWS
+ROTATE""".split()
 
 
 def map_three(op, x, y, rows, cols, args):
@@ -112,7 +130,7 @@ def t_map(args, with_, wants, file):
         demand(op in MAPS_BOTH)
         for i, part in enumerate(("lo", "hi")):
             if "out." + part in wants:
-                x, y = get("x." + part), get("y." + part)
+                x, y = get("x." + part), get("y.lo" if op == "ROTATE" else "y." + part)
                 out["out." + part] = map_component(op, x, y, rows, cols, (party + i) % 3, args)
     return {name: bytes_of(words) for name, words in out.items()}
 
@@ -121,7 +139,10 @@ def t_gemm(args, with_, wants, file):
     m, n, k = args["m"], args["n"], args["k"]
     tx, ty = args.get("trans_x", False), args.get("trans_y", False)
     groups, heads = args.get("groups", 0), args.get("heads", 0)
-    x_lo, x_hi, y_lo, y_hi = (words_of(with_[s]) for s in ("x.lo", "x.hi", "y.lo", "y.hi"))
+    zeros = {s[:1]: bytes(len(with_[s[:1] + ".lo"])) for s in ("x.hi", "y.hi") if s not in with_}
+    x_lo, x_hi, y_lo, y_hi = (
+        words_of(with_.get(s, zeros.get(s[:1]))) for s in ("x.lo", "x.hi", "y.lo", "y.hi")
+    )
     z = words_of(with_["z"]) if "z" in with_ else [0] * (m * n)
     lx, ly, lz = [m if tx else k, 0, 0], [k if ty else n, 0, 0], [n, 0, 0]
     if groups:

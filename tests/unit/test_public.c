@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_public.c - public tensors: what a program may do with them, what is part of its hash, who
+ * sets them; products by them, rotary positions and masks of a window, whose results in sessions
+ * are those of the reference, and here written out by hand. */
+#include "triangle.h"
+
+enum { X, W, T, Y, Z, S, M, TENSORS };
+enum { ROWS = 4, COLS = 4, OUT = 3 };
+
+/* X W, X turned by T, and X seen through a window of two. */
+typedef struct shape {
+    uvcc_tensor_desc t[TENSORS];
+    uvcc_op_desc op[4];
+    bool constant;
+} shape;
+
+static const int64_t turns[2 * COLS] = {8, 8, 0, 0, 0, 4, 8, -4}; /* two tokens: cosines, sines */
+
+static uvcc_tensor_desc tensor(const char *name, uint32_t rows, uint32_t cols, uint8_t bits,
+                               uint8_t scale, uint8_t sharing) {
+    return (uvcc_tensor_desc){.name = name,
+                              .rows = rows,
+                              .cols = cols,
+                              .bits = bits,
+                              .scale = scale,
+                              .lifetime = sharing == UVCC_PUBLIC ? UVCC_PERSIST : UVCC_TRANSIENT,
+                              .in_buffer_of = UVCC_NO_TENSOR,
+                              .sharing = sharing};
+}
+
+static shape base(void) {
+    return (shape){
+        .t = {tensor("X", ROWS, COLS, 20, 4, UVCC_REPLICATED),
+              tensor("W", COLS, OUT, 10, 2, UVCC_PUBLIC), tensor("T", 2, COLS, 5, 3, UVCC_PUBLIC),
+              tensor("Y", ROWS, OUT, 32, 6, UVCC_REPLICATED),
+              tensor("Z", ROWS, COLS, 26, 7, UVCC_REPLICATED),
+              tensor("S", ROWS, COLS, 20, 4, UVCC_REPLICATED),
+              tensor("M", ROWS, COLS, 20, 4, UVCC_REPLICATED)},
+        .op = {{.name = "part",
+                .opcode = UVCC_OP_GEMM_PART,
+                .in_count = 2,
+                .in = {X, W},
+                .out_count = 1,
+                .out = {Y}},
+               {.name = "turn",
+                .opcode = UVCC_OP_ROTATE,
+                .k = 1,
+                .in_count = 2,
+                .in = {X, T},
+                .out_count = 1,
+                .out = {Z}},
+               {.name = "sum",
+                .opcode = UVCC_OP_SHIFT_LEFT,
+                .k = 2,
+                .in_count = 1,
+                .in = {X},
+                .out_count = 1,
+                .out = {S}},
+               {.name = "mask",
+                .opcode = UVCC_OP_CAUSAL_MASK,
+                .k = 3,
+                .in_count = 1,
+                .in = {S},
+                .out_count = 1,
+                .out = {M},
+                .constant = -99,
+                .window = 2}},
+        .constant = true,
+    };
+}
+
+static int build(uvcc_program **p, const shape *s, char *message, size_t cap) {
+    const uvcc_allocator al = uvcc_host_allocator();
+    const uint32_t y = s->t[Y].sharing == UVCC_ADDITIVE ? S : Y; /* which cannot be opened */
+    int err = uvcc_program_new(p, &al);
+    for (uint32_t i = 0; i < TENSORS && err >= 0; i++)
+        err = uvcc_program_tensor(*p, &s->t[i]);
+    if (err >= 0 && s->constant)
+        err = uvcc_program_constant(*p, T, turns);
+    if (err >= 0)
+        err = uvcc_program_entry(*p, "go");
+    if (err >= 0)
+        err = uvcc_program_input(*p, 1, X, 0);
+    for (uint32_t i = 0; i < 4 && err >= 0; i++)
+        err = uvcc_program_op(*p, &s->op[i]);
+    for (uint32_t i = 0; i < 3 && err >= 0; i++)
+        err = uvcc_program_output(*p, i, (uint32_t[]){y, Z, M}[i]);
+    return err < 0 ? err : uvcc_program_finish(*p, message, cap);
+}
+
+static void hash_of(const shape *s, uint8_t hash[32]) {
+    uvcc_program *p;
+    char why[256] = "";
+    if (build(&p, s, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    uvcc_program_hash(p, hash);
+    uvcc_program_free(p);
+}
+
+static void refused(const shape *s, int error, const char *part) {
+    uvcc_program *p;
+    char why[256] = "";
+    assert_int_equal(build(&p, s, why, sizeof why), error);
+    if (strstr(why, part) == NULL)
+        fail_msg("'%s', not '%s'", why, part);
+    uvcc_program_free(p);
+}
+
+#define WRONG(part, ...)                                                                           \
+    do {                                                                                           \
+        shape s = base();                                                                          \
+        __VA_ARGS__;                                                                               \
+        refused(&s, UVCC_ERR_PROGRAM, part);                                                       \
+    } while (0)
+
+/* ---- programs ---- */
+
+static void test_refused(void **state) {
+    (void)state;
+    WRONG("tensor W is public and TRANSIENT", s.t[W].lifetime = UVCC_TRANSIENT);
+    WRONG("tensor W has the unknown sharing 3", s.t[W].sharing = 3);
+    WRONG("op part (GEMM_PART, FWD k 0) cannot read W, which is public", s.op[0].in[0] = W);
+    WRONG("op part (GEMM_PART, FWD k 0) writes Y, which must be replicated: B is public",
+          s.t[Y].sharing = UVCC_ADDITIVE);
+    WRONG("op part (GEMM_PART, FWD k 0) writes Y, which must be additive",
+          s.t[W].sharing = UVCC_REPLICATED);
+    WRONG("op part (GEMM_PART, FWD k 0) has 3 inputs; it takes 2 where B is public",
+          (s.op[0].in_count = 3, s.op[0].in[2] = Y));
+    WRONG("op turn (ROTATE, FWD k 1) reads T as public, but it is replicated",
+          (s.constant = false, s.t[T].sharing = UVCC_REPLICATED));
+    WRONG("op turn (ROTATE, FWD k 1): X is 4 x 4, T 3 x 4", (s.constant = false, s.t[T].rows = 3));
+    WRONG("op turn (ROTATE, FWD k 1): X is 4 x 4, T 2 x 3", (s.constant = false, s.t[T].cols = 3));
+    WRONG("Z has scale 7, but must have 8", (s.constant = false, s.t[T].scale = 4));
+    WRONG("op turn (ROTATE, FWD k 1): a window is not for this opcode", s.op[1].window = 1);
+    WRONG("op sum (ADD, FWD k 2) cannot read T, which is public",
+          (s.op[2].opcode = UVCC_OP_ADD, s.op[2].in_count = 2, s.op[2].in[1] = T, s.t[T].rows = 4,
+           s.constant = false));
+    WRONG("op sum (SHIFT_LEFT, FWD k 2) writes W, which must be replicated",
+          (s.op[2].out[0] = W, s.op[3].in[0] = X));
+    shape s = base();
+    s.t[X].bits = 58;
+    s.t[T].bits = 5;
+    refused(&s, UVCC_ERR_BOUND, "bits(A) + bits(B) + log2(K) needs 70 bits");
+    s = base();
+    s.t[X].bits = 50;
+    s.t[W].bits = 1;
+    s.t[T].bits = 12;
+    refused(&s, UVCC_ERR_BOUND, "bits(X) + bits(table) + 1 needs 63 bits");
+    s.op[1].flags = UVCC_OP_WITHIN;
+    uint8_t hash[32];
+    hash_of(&s, hash);
+}
+
+/* Sharing, constants and windows are part of the hash. */
+static void test_hash(void **state) {
+    (void)state;
+    uint8_t first[32], other[32];
+    shape s = base();
+    hash_of(&s, first);
+    s.op[3].window = 3;
+    hash_of(&s, other);
+    assert_memory_not_equal(first, other, 32);
+    s = base();
+    s.constant = false;
+    hash_of(&s, other);
+    assert_memory_not_equal(first, other, 32);
+}
+
+static void test_constants(void **state) {
+    (void)state;
+    const uvcc_allocator al = uvcc_host_allocator();
+    const int64_t wide[2 * COLS] = {32};
+    uvcc_program *p;
+    shape s = base();
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    for (uint32_t i = 0; i < TENSORS; i++)
+        assert_int_equal(uvcc_program_tensor(p, &s.t[i]), i);
+    assert_int_equal(uvcc_program_constant(p, X, turns), UVCC_ERR_USAGE); /* not public */
+    assert_int_equal(uvcc_program_constant(p, TENSORS, turns), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_constant(p, T, NULL), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_program_constant(p, T, wide), UVCC_ERR_BOUND);
+    assert_int_equal(uvcc_program_constant(p, T, turns), 0);
+    assert_int_equal(uvcc_program_constant(p, T, turns), UVCC_ERR_USAGE); /* it has values */
+    uvcc_program_free(p);
+    assert_int_equal(build(&p, &s, NULL, 0), 0);
+    assert_int_equal(uvcc_program_constant(p, T, turns), UVCC_ERR_STATE);
+    uvcc_program_free(p);
+}
+
+/* ---- sessions ---- */
+
+static const int64_t x[ROWS * COLS] = {1, -2, 3, 4, 5, 6, -7, 8, 9, 10, 11, -12, 13, 14, 15, 16};
+static const int64_t w[COLS * OUT] = {1, 0, -3, 2, 1, 0, 0, 5, 1, -1, 2, 2};
+/* Row 1 and 3 are turned by (0, 8) and (4, -4): pairs are columns 0 and 2, and 1 and 3. */
+static const int64_t turned[ROWS * COLS] = {8,  -16, 24, 32,  56,   56,  40,  8,
+                                            72, 80,  88, -96, -120, 120, 104, 8};
+static const int64_t masked[ROWS * COLS] = {1,   -99, -99, -99, 5,   6,   -99, -99,
+                                            -99, 10,  11,  -99, -99, -99, 15,  16};
+
+static void run_step(triangle *t, const uvcc_program *p, uint32_t step) {
+    int64_t y[ROWS * OUT] = {0};
+    for (size_t i = 0; i < ROWS * OUT; i++)
+        for (size_t k = 0; k < COLS; k++)
+            y[i] += x[i / OUT * COLS + k] * w[k * OUT + i % OUT];
+    uvcc_reference *r;
+    const uvcc_allocator al = uvcc_host_allocator();
+    assert_int_equal(uvcc_reference_new(&r, p, &al), 0);
+    assert_int_equal(uvcc_reference_set(r, X, x), 0);
+    assert_int_equal(uvcc_reference_set(r, W, w), 0);
+    assert_int_equal(uvcc_reference_step(r, 0, NULL, 0), 0);
+    triangle_agree(t, step, 0);
+    triangle_input(t, 0, step, 1, x);
+    triangle_finish(t, step + 1);
+    const struct {
+        uint32_t tensor;
+        const int64_t *want;
+        size_t bytes;
+    } all[] = {{Y, y, sizeof y}, {Z, turned, sizeof turned}, {M, masked, sizeof masked}};
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_memory_equal(uvcc_reference_get(r, all[i].tensor), all[i].want, all[i].bytes);
+        for (unsigned party = 0; party < 3; party++)
+            assert_memory_equal(uvcc_session_output(t->s[party], step, i), all[i].want,
+                                all[i].bytes);
+    }
+    uvcc_reference_free(r);
+}
+
+static void test_sessions(void **state) {
+    (void)state;
+    triangle t;
+    uvcc_program *p;
+    const uint64_t shares[COLS * OUT] = {0};
+    uint64_t lo[COLS * OUT], hi[COLS * OUT];
+    shape s = base();
+    assert_int_equal(build(&p, &s, NULL, 0), 0);
+    triangle_open(&t, p, &(triangle_options){.seed = 3});
+    triangle_ready(&t);
+    assert_int_equal(uvcc_session_set_public(t.s[0], T, turns), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_set_shares(t.s[0], W, shares, shares), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_shares(t.s[0], W, lo, hi), UVCC_ERR_USAGE);
+    triangle_set_public(&t, W, w);
+    run_step(&t, p, 0);
+    run_step(&t, p, 1);
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
+}
+
+/* A product by what is public sends nothing, nor does what is turned. */
+static void test_costs(void **state) {
+    (void)state;
+    uvcc_program *p;
+    shape s = base();
+    assert_int_equal(build(&p, &s, NULL, 0), 0);
+    for (uint32_t i = 0; i < uvcc_program_op_count(p, 0); i++) {
+        const uvcc_op_desc *d = uvcc_program_op_at(p, 0, i);
+        uvcc_op_cost cost;
+        assert_int_equal(uvcc_program_cost(p, 0, i, &cost), 0);
+        if (d->opcode != UVCC_OP_INPUT && d->opcode != UVCC_OP_OUTPUT)
+            assert_int_equal(cost.online_bytes + cost.rounds, 0);
+    }
+    uvcc_program_free(p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refused),   cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_constants), cmocka_unit_test(test_sessions),
+        cmocka_unit_test(test_costs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
