@@ -507,14 +507,16 @@ static void models(void) {
               "\"num_attention_heads\":3,\"num_key_value_heads\":1,\"head_dim\":10,"
               "\"intermediate_size\":40,\"vocab_size\":97,\"rope_parameters\":{\"rope_theta\":1e4,"
               "\"rope_type\":\"default\"}}");
-    seed_text("model", "weights", 2,
-              "{\"config\":{\"activation\":\"relu\",\"biases\":0,\"epsilon\":0.5,\"ff\":\"plain\","
-              "\"ff_width\":1,\"frac_bits\":12,\"head\":\"none\",\"head_size\":0,\"heads\":1,"
-              "\"inner_bits\":0,\"kv_heads\":0,\"last_norm\":0,\"layers\":1,\"mask\":\"none\","
-              "\"mode\":\"fast\",\"norm\":\"rms\",\"order\":\"pre\",\"padding\":0,"
-              "\"positions\":\"none\",\"sequences\":1,\"tokens\":1,\"value_bits\":0,"
-              "\"vocabulary\":0,\"weight_bits\":0,\"weights\":\"secret\",\"width\":1,\"window\":0},"
-              "\"element_bytes\":4,\"model_type\":\"bert\",\"parameters\":8}");
+    seed_text(
+        "model", "weights", 2,
+        "{\"config\":{\"activation\":\"relu\",\"biases\":0,\"epsilon\":0.5,\"ff\":\"plain\","
+        "\"ff_width\":1,\"frac_bits\":12,\"head\":\"none\",\"head_size\":0,\"heads\":1,"
+        "\"inner_bits\":0,\"kv_heads\":0,\"last_norm\":0,\"layers\":1,\"mask\":\"none\","
+        "\"mode\":\"fast\",\"norm\":\"rms\",\"order\":\"pre\",\"padding\":0,"
+        "\"positions\":\"none\",\"rope_theta\":0.0,\"sequences\":1,\"tokens\":1,\"unscaled\":0,"
+        "\"window_layers\":\"0000000000000000\",\"window_period\":0,\"value_bits\":0,"
+        "\"vocabulary\":0,\"weight_bits\":0,\"weights\":\"secret\",\"width\":1,\"window\":0},"
+        "\"element_bytes\":4,\"model_type\":\"bert\",\"parameters\":8}");
 }
 
 /* The two calls of a triangle to party 0, whole, cut, and with a flipped bit. */

@@ -56,11 +56,11 @@ CASES = [
     ("party", "party --config measured/party2/config.json", 0),
     ("status", "status unix:waiting/page", 0),
     ("model-inspect", "model inspect %s/tests/data/models/bert" % ROOT, 0),
-    ("model-inspect", "model inspect %s/tests/data/models/llama" % ROOT, 0),
+    ("model-inspect", "model inspect %s/tests/data/models/llama --frac-bits 20 --value-bits 12" % ROOT, 0),
     ("model-check", "model check %s/tests/data/models/bert --input %s/tests/data/models/bert/expected.safetensors" %
      (ROOT, ROOT), 0),
     ("model-check", "model check %s/tests/data/models/bert --tokens 2" % ROOT, 0),
-    ("model-check", "model check %s/tests/data/models/llama --tokens 2" % ROOT, 1),
+    ("model-check", "model check %s/tests/data/models/llama --tokens 2 --value-bits 1" % ROOT, 1),
 ]
 
 

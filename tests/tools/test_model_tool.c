@@ -42,8 +42,10 @@ static void test_fixtures(void **state) {
         {"gpt2", "", NULL, 1.5e-3},
         {"gpt2", "--frac-bits 18 --inner-bits 4", NULL, 1.5e-3},
         {"gpt_neo", "--tokens 4", NULL, 1.5e-3},
-        {"gpt_neo", "", "window must have all tokens: shorter ones are not there yet", 0},
-        {"llama", "", "positions must be none or learned: rotary ones are not there yet", 0},
+        {"gpt_neo", "", NULL, 1.5e-3},
+        {"gpt_neo", "--frac-bits 18", NULL, 1.5e-3},
+        {"llama", "", NULL, 5e-3},
+        {"llama", "--value-bits 2", "outside its 18 bits", 0},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         json_t *j =
@@ -52,7 +54,7 @@ static void test_fixtures(void **state) {
                       number(j, "expected_error"), json_number_value(json_object_get(j, "error")));
         assert_true(number(j, "expected_error") < 5e-6);
         if (all[i].refused != NULL) {
-            assert_string_equal(test_str(j, "refused"), all[i].refused);
+            assert_non_null(strstr(test_str(j, "refused"), all[i].refused));
             assert_true(json_is_null(json_object_get(j, "error")));
         } else {
             assert_true(json_is_null(json_object_get(j, "refused")));
@@ -129,8 +131,7 @@ static void test_inspect(void **state) {
     assert_int_equal(json_array_size(json_object_get(j, "ignored")), 2);
     json_decref(j);
     j = json_of("model inspect " MODELS "llama --weight-bits 1 --json -", EXIT_DONE);
-    assert_string_equal(test_str(j, "refused"),
-                        "positions must be none or learned: rotary ones are not there yet");
+    assert_true(number(json_object_get(j, "cost"), "rounds") > 50);
     assert_int_equal(number(j, "files"), 3);
     assert_int_equal(number(j, "kv_heads"), 1);
     assert_int_equal(number(j, "head_size"), 10);
@@ -143,6 +144,9 @@ static void test_inspect(void **state) {
 }
 
 /* ---- files of weights ---- */
+
+static void copy_model(const char *name);
+static void edit(const char *file, const char *from, const char *to);
 
 /* Whole bytes of a file. */
 static uint8_t *bytes_of(const char *path, size_t *len) {
@@ -227,6 +231,40 @@ static void test_container(void **state) {
     free(said);
     refused("model check w.uvm --input x", "--input is of a checkpoint's directory");
     assert_int_equal(unlink("w.uvm"), 0);
+}
+
+/* A file says all of what its weights are for: windows, scores that nothing divides, rotary
+ * positions, weights that all know. */
+static void test_descriptions(void **state) {
+    (void)state;
+    char why[512] = "";
+    const flag_message m = {why, sizeof why};
+    container c;
+    free(output_of("model convert " MODELS "gpt_neo --out w --tokens 7 --public"));
+    assert_int_equal(container_open(&c, "w", &m), 0);
+    assert_int_equal(c.config.mask, UVCC_MODEL_MASK_WINDOW);
+    assert_int_equal(c.config.window, 4);
+    assert_int_equal(c.config.window_period, 2);
+    assert_true(c.config.window_layers == 2);
+    assert_int_equal(c.config.unscaled, 1);
+    assert_int_equal(c.config.weights, UVCC_MODEL_PUBLIC_WEIGHTS);
+    container_close(&c);
+    char *said = output_of("model check w");
+    assert_non_null(strstr(said, "is off double precision by 0.000"));
+    free(said);
+    copy_model("llama");
+    edit("config.json", "\"rope_theta\": 10000.0", "\"rope_theta\": 500000.0");
+    free(output_of("model convert m --out w --tokens 7"));
+    assert_int_equal(container_open(&c, "w", &m), 0);
+    assert_int_equal(c.config.positions, UVCC_MODEL_POSITIONS_ROTARY);
+    assert_true(c.config.rope_theta == 500000);
+    assert_int_equal(c.config.weights, UVCC_MODEL_SECRET_WEIGHTS);
+    container_close(&c);
+    said = output_of("model check w");
+    assert_non_null(strstr(said, "is off double precision by 0.00"));
+    free(said);
+    assert_int_equal(unlink("w"), 0);
+    remove_tree("m");
 }
 
 /* What does not fit is refused, or cut if that is asked for; values of 8 bytes where 4 are too few.
@@ -518,11 +556,8 @@ static void test_options(void **state) {
     refused("model check x --input y --seed 1", "--seed does nothing with --input");
     refused("model inspect x --input y", "--input does nothing but in check");
     refused("model check x --public", "--public does nothing in check");
-    refused("model convert " MODELS "gpt2 --out y --public",
-            "weights must be secret: products with public ones are not there yet");
     refused("model inspect x --ignore-unknown", "--ignore-unknown does nothing in inspect");
     refused("model inspect x --frac-bits 11", "--frac-bits 11: give a whole number from 12 to 20");
-    refused("model convert " MODELS "llama --out y", "rotary ones are not there yet");
     refused("model convert " MODELS "gpt2 --out y --frac-bits 20 --value-bits 12",
             "frac_bits must be at most");
     refused("model convert " MODELS "gpt2 --out nowhere/y", "nowhere/y");
@@ -530,7 +565,7 @@ static void test_options(void **state) {
 
 /* ---- secure runs ---- */
 
-static void secure(const char *name, uint32_t tokens) {
+static void secure(const char *name, uint32_t tokens, double within) {
     const uvcc_allocator al = uvcc_host_allocator();
     const model_options o = {
         .word = {"check", NULL}, .sequences = 1, .frac_bits = 16, .mode = UVCC_MODEL_EXACT};
@@ -582,7 +617,7 @@ static void secure(const char *name, uint32_t tokens) {
         if (in.padding == NULL || in.padding[i / c.width] == 0)
             off = fmax(off, fabs(fixed_real(out[i], 16) - in.expected[i]));
     print_message("%s: a secure run is off PyTorch by %.2g\n", name, off);
-    assert_true(off > 0 && off < 1.5e-3);
+    assert_true(off > 0 && off < within);
     triangle_close(&t);
     triangle_free(&t);
     uvcc_program_free(p);
@@ -594,12 +629,14 @@ static void secure(const char *name, uint32_t tokens) {
     model_unload(&l);
 }
 
-/* Of BERT with tokens that are none, GPT-2, and GPT-Neo within its window. */
+/* Of BERT with tokens that are none, GPT-2, GPT-Neo with and without windows that show, Llama. */
 static void test_secure(void **state) {
     (void)state;
-    secure("bert", 0);
-    secure("gpt2", 0);
-    secure("gpt_neo", 4);
+    secure("bert", 0, 1.5e-3);
+    secure("gpt2", 0, 1.5e-3);
+    secure("gpt_neo", 4, 1.5e-3);
+    secure("gpt_neo", 0, 1.5e-3);
+    secure("llama", 0, 5e-3);
 }
 
 int main(int argc, char **argv) {
@@ -612,7 +649,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_configs),   cmocka_unit_test(test_other_words),
         cmocka_unit_test(test_tensors),   cmocka_unit_test(test_inputs),
         cmocka_unit_test(test_options),   cmocka_unit_test(test_secure),
-        cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_rounding),  cmocka_unit_test(test_descriptions),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

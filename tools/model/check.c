@@ -105,7 +105,15 @@ static void describe_container(check *c) {
                                .last_norm = f->last_norm,
                                .biases = f->biases,
                                .causal = f->mask != UVCC_MODEL_MASK_NONE,
+                               .rotary = f->positions == UVCC_MODEL_POSITIONS_ROTARY,
+                               .theta = f->rope_theta != 0 ? f->rope_theta : 10000,
+                               .unscaled = f->unscaled,
+                               .window = f->window,
                                .epsilon = f->epsilon};
+    const uint32_t period = f->window_period != 0 ? f->window_period : 1;
+    const uint64_t local = f->window_layers != 0 ? f->window_layers : ~0ull;
+    for (uint32_t l = 0; l < f->layers && f->mask == UVCC_MODEL_MASK_WINDOW; l++)
+        c->d.local[l] = local >> l % period & 1;
 }
 
 static int open_container(check *c, const flag_message *m) {

@@ -23,7 +23,7 @@ static const char *const modes[] = {"fast", "exact", "exact_dcf", NULL};
 static const char *const secrecy[] = {"secret", "public", NULL};
 
 /* What a field is; a byte's values may have names. */
-typedef enum field_kind { BYTE, WORD, REAL } field_kind;
+typedef enum field_kind { BYTE, WORD, LONG, REAL } field_kind;
 typedef struct field {
     const char *name;
     size_t at;
@@ -34,15 +34,37 @@ typedef struct field {
 #define FIELD(member, kind, choices)                                                               \
     { #member, offsetof(uvcc_model_config, member), kind, choices }
 static const field fields[] = {
-    FIELD(layers, WORD, NULL),     FIELD(width, WORD, NULL),      FIELD(heads, WORD, NULL),
-    FIELD(kv_heads, WORD, NULL),   FIELD(head_size, WORD, NULL),  FIELD(ff_width, WORD, NULL),
-    FIELD(ff, BYTE, ffs),          FIELD(activation, BYTE, NULL), FIELD(norm, BYTE, norms),
-    FIELD(order, BYTE, orders),    FIELD(last_norm, BYTE, NULL),  FIELD(biases, BYTE, NULL),
-    FIELD(mask, BYTE, masks),      FIELD(padding, BYTE, NULL),    FIELD(positions, BYTE, places),
-    FIELD(head, BYTE, heads),      FIELD(vocabulary, WORD, NULL), FIELD(window, WORD, NULL),
-    FIELD(epsilon, REAL, NULL),    FIELD(sequences, WORD, NULL),  FIELD(tokens, WORD, NULL),
-    FIELD(frac_bits, BYTE, NULL),  FIELD(value_bits, BYTE, NULL), FIELD(weight_bits, BYTE, NULL),
-    FIELD(inner_bits, BYTE, NULL), FIELD(mode, BYTE, modes),      FIELD(weights, BYTE, secrecy),
+    FIELD(layers, WORD, NULL),
+    FIELD(width, WORD, NULL),
+    FIELD(heads, WORD, NULL),
+    FIELD(kv_heads, WORD, NULL),
+    FIELD(head_size, WORD, NULL),
+    FIELD(ff_width, WORD, NULL),
+    FIELD(ff, BYTE, ffs),
+    FIELD(activation, BYTE, NULL),
+    FIELD(norm, BYTE, norms),
+    FIELD(order, BYTE, orders),
+    FIELD(last_norm, BYTE, NULL),
+    FIELD(biases, BYTE, NULL),
+    FIELD(mask, BYTE, masks),
+    FIELD(padding, BYTE, NULL),
+    FIELD(positions, BYTE, places),
+    FIELD(head, BYTE, heads),
+    FIELD(vocabulary, WORD, NULL),
+    FIELD(window, WORD, NULL),
+    FIELD(window_period, WORD, NULL),
+    FIELD(window_layers, LONG, NULL),
+    FIELD(rope_theta, REAL, NULL),
+    FIELD(unscaled, BYTE, NULL),
+    FIELD(epsilon, REAL, NULL),
+    FIELD(sequences, WORD, NULL),
+    FIELD(tokens, WORD, NULL),
+    FIELD(frac_bits, BYTE, NULL),
+    FIELD(value_bits, BYTE, NULL),
+    FIELD(weight_bits, BYTE, NULL),
+    FIELD(inner_bits, BYTE, NULL),
+    FIELD(mode, BYTE, modes),
+    FIELD(weights, BYTE, secrecy),
 };
 enum { FIELDS = sizeof fields / sizeof fields[0] };
 static const char activation_name[] = "activation";
@@ -71,6 +93,7 @@ static const char *word_of(const field *f, uint8_t v) {
 
 static json_t *field_json(const uvcc_model_config *c, const field *f) {
     const char *at = (const char *)c + f->at;
+    uint64_t whole;
     uint32_t word;
     uint8_t byte;
     double real;
@@ -80,6 +103,12 @@ static json_t *field_json(const uvcc_model_config *c, const field *f) {
     if (f->kind == WORD) {
         memcpy(&word, at, sizeof word);
         return json_integer(word);
+    }
+    if (f->kind == LONG) { /* a bit for each of up to 64 layers, which a number may not hold */
+        char text[20];
+        memcpy(&whole, at, sizeof whole);
+        (void)snprintf(text, sizeof text, "%016llx", (unsigned long long)whole);
+        return json_string(text);
     }
     memcpy(&real, at, sizeof real);
     return json_real(real);
@@ -103,6 +132,16 @@ static int choice_of(const field *f, const char *text) {
     return -1;
 }
 
+/* 16 hexadecimal digits. */
+static bool take_bits(const json_t *v, char *at) {
+    const char *text = json_string_value(v);
+    if (text == NULL || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
+        return false;
+    const uint64_t bits = strtoull(text, NULL, 16);
+    memcpy(at, &bits, sizeof bits);
+    return true;
+}
+
 static int take_field(const json_t *o, const field *f, uvcc_model_config *c,
                       const flag_message *m) {
     const json_t *v = json_object_get(o, f->name);
@@ -114,9 +153,11 @@ static int take_field(const json_t *o, const field *f, uvcc_model_config *c,
         memcpy(at, &real, sizeof real);
         return 0;
     }
+    if (f->kind == LONG && take_bits(v, at))
+        return 0;
     if (json_is_string(v))
         n = choice_of(f, json_string_value(v));
-    else if (f->kind != REAL && json_is_integer(v) && f->choices == NULL && !is_activation(f))
+    else if (f->kind <= WORD && json_is_integer(v) && f->choices == NULL && !is_activation(f))
         n = json_integer_value(v);
     if (n < 0 || n > most)
         return flag_fail(m, "config.%s is missing, or not what it may be", f->name);

@@ -412,8 +412,36 @@ static void shape_of(const model_description *d, uvcc_model_config *c) {
     c->positions = d->learned && d->family != FAMILY_BERT ? UVCC_MODEL_POSITIONS_LEARNED
                                                           : UVCC_MODEL_POSITIONS_NONE;
     c->epsilon = d->epsilon;
+    c->unscaled = d->unscaled;
     c->sequences = c->tokens = 1;
     c->frac_bits = 12;
+}
+
+/* Layers repeat after so many; 0: after more than a description can say. */
+static uint32_t period_of(const model_description *d) {
+    enum { PERIOD_MAX = 64 };
+    for (uint32_t p = 1; p <= PERIOD_MAX; p++) {
+        uint32_t l = p;
+        while (l < d->layers && d->local[l] == d->local[l - p])
+            l++;
+        if (l >= d->layers)
+            return p;
+    }
+    return 0;
+}
+
+/* Windows that some layers have and that show among so many tokens. */
+static void take_windows(const model_description *d, uint32_t tokens, uvcc_model_config *c) {
+    bool any = false;
+    for (uint32_t l = 0; l < d->layers; l++)
+        any = any || description_is_local(d, l, tokens);
+    if (!any)
+        return;
+    c->mask = UVCC_MODEL_MASK_WINDOW;
+    c->window = d->window;
+    c->window_period = period_of(d);
+    for (uint32_t l = 0; l < c->window_period && l < d->layers; l++)
+        c->window_layers |= (uint64_t)(d->local[l] != 0) << l;
 }
 
 static int say(char *message, size_t cap, int err, const char *text) {
@@ -445,13 +473,14 @@ int description_config(const model_description *d, const model_pass *pass, uvcc_
     c.inner_bits = (uint8_t)pass->inner_bits;
     c.mode = pass->mode;
     c.weights = pass->public_weights ? UVCC_MODEL_PUBLIC_WEIGHTS : UVCC_MODEL_SECRET_WEIGHTS;
-    if (d->rotary)
+    if (d->rotary) {
         c.positions = UVCC_MODEL_POSITIONS_ROTARY;
-    for (uint32_t l = 0; l < d->layers; l++)
-        if (description_is_local(d, l, pass->tokens)) {
-            c.mask = UVCC_MODEL_MASK_WINDOW;
-            c.window = d->window;
-        }
+        c.rope_theta = d->theta;
+    }
+    take_windows(d, pass->tokens, &c);
+    if (c.mask == UVCC_MODEL_MASK_WINDOW && c.window_period == 0)
+        return say(message, message_cap, UVCC_ERR_CONFIG,
+                   "attention_layers: global and local ones do not repeat after 64 or fewer");
     err = uvcc_model_check(&c, message, message_cap);
     if (err == 0)
         *out = c;

@@ -186,7 +186,7 @@ static void attend_row(run *u, size_t s, size_t i, size_t h) {
         double score = 0;
         for (size_t e = 0; e < size; e++)
             score += q[e] * k[e];
-        u->score[j] = score / sqrt((double)size);
+        u->score[j] = u->d->unscaled ? score : score / sqrt((double)size);
         if (sees(u, s, i, j))
             most = fmax(most, u->score[j]);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* real.h - the forward pass of a model in double precision, from the formulas of its description,
- * with all that uvcc_model_config has no field for yet (rotary positions, windows); and how far
- * values reach on the way, by the names that the tensors of the fixed-point pass have. */
+/* real.h - the forward pass of a model in double precision, from the formulas of its description;
+ * and how far values reach on the way, by the names that the tensors of the fixed-point pass have.
+ */
 #ifndef UVCC_TOOLS_MODEL_REAL_H
 #define UVCC_TOOLS_MODEL_REAL_H
 

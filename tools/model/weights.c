@@ -375,14 +375,6 @@ void weights_close(weights *w) {
     *w = (weights){0};
 }
 
-/* Scores of these models are not divided by the root of the head size: what multiplies Q by it
- * takes the division back. */
-static double factor_of(const weights *w, const uvcc_model_weight *of) {
-    const char *name = short_name(of);
-    const bool queries = strcmp(name, "WQ") == 0 || strcmp(name, "BQ") == 0;
-    return queries && w->d->unscaled ? sqrt(w->d->head_size) : 1;
-}
-
 static void read_columns(const st_tensor *t, const uvcc_model_weight *of, unsigned part,
                          double *out) {
     for (uint64_t r = 0; r < of->rows; r++)
@@ -420,12 +412,9 @@ int weights_read(const weights *w, uint32_t i, double *out, const flag_message *
         read_columns(t, &of, s->part, out);
     else
         st_reals(t, 0, n, out);
-    const double factor = factor_of(w, &of);
-    for (uint64_t k = 0; k < n && rc == 0; k++) {
+    for (uint64_t k = 0; k < n && rc == 0; k++)
         if (!isfinite(out[k]))
             return flag_fail(m, "tensor '%s' has a value that is no number", weights_source(w, i));
-        out[k] *= factor;
-    }
     return rc;
 }
 
