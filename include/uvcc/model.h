@@ -9,12 +9,14 @@
  * uvcc_model_reference() computes it in plaintext fixed point: what a secure run in an exact mode
  * gives, bit for bit.
  *
- * The model: x, `sequences` times `tokens` rows of `width` columns, is what embeddings gave, which
- * are the caller's; learned positions are added to it if it has them. Then `layers` times, with
+ * The model: x, `sequences` times `tokens` rows of `width` columns, is what embeddings gave: the
+ * caller's, or a table's rows by one-hot tokens; learned positions are added to it if it has them,
+ * and a norm may come behind. Then `layers` times, with
  * attention(x) = softmax(Q K^T / sqrt(head_size) + mask) V WO and ff the feed-forward network,
  *     before (pre-norm):  x += attention(norm1(x)); x += ff(norm2(x))
  *     after (post-norm):  x = norm1(x + attention(x)); x = norm2(x + ff(x))
- * and after the last layer, with last_norm, x = norm(x). docs/models.md has it to the bit.
+ * and after the last layer, with last_norm, x = norm(x); then a head makes logits of it, or it is
+ * pooled and classified. docs/models.md has it to the bit.
  *
  * Numbers: activations and weights are fixed-point integers of frac_bits fraction bits; a value
  * that leaves its declared bits makes a secure run wrong without a sign, and the reference fail by
@@ -65,11 +67,26 @@ typedef enum uvcc_model_positions {
     UVCC_MODEL_POSITIONS_ROTARY = 2,
 } uvcc_model_positions;
 
+typedef enum uvcc_model_input {
+    UVCC_MODEL_INPUT_HIDDEN = 0, /**< rows of hidden states, before positions */
+    /** Rows of vocabulary + segments columns at scale 0: of the first a 1 for the token, of the
+     * others, if there are any, a 1 for its segment, else 0. */
+    UVCC_MODEL_INPUT_ONE_HOT = 1,
+} uvcc_model_input;
+
 typedef enum uvcc_model_head {
-    UVCC_MODEL_HEAD_NONE = 0, /**< hidden states come out */
-    UVCC_MODEL_HEAD_OWN = 1,  /**< logits by a matrix of its own. Not yet */
-    UVCC_MODEL_HEAD_TIED = 2, /**< logits by the embeddings. Not yet */
+    UVCC_MODEL_HEAD_NONE = 0, /**< hidden states come out, or what pool and labels say */
+    UVCC_MODEL_HEAD_OWN = 1,  /**< logits by a matrix of its own */
+    UVCC_MODEL_HEAD_TIED = 2, /**< logits by the embeddings */
 } uvcc_model_head;
+
+/** What becomes of a sequence's hidden states. */
+typedef enum uvcc_model_pool {
+    UVCC_MODEL_POOL_NONE = 0,  /**< they stay */
+    UVCC_MODEL_POOL_FIRST = 1, /**< the first token's */
+    UVCC_MODEL_POOL_TANH = 2,  /**< tanh(first token's WP + BP): BERT's pooler */
+    UVCC_MODEL_POOL_MEAN = 3,  /**< their mean, over tokens that are some */
+} uvcc_model_pool;
 
 typedef enum uvcc_model_weights_are {
     UVCC_MODEL_SECRET_WEIGHTS = 0,
@@ -104,8 +121,15 @@ typedef struct uvcc_model_config {
     uint8_t padding;     /**< 1: a tensor of 0 and 1 says which tokens are none: nobody sees them */
     uint8_t positions;   /**< uvcc_model_positions */
     uint8_t head;        /**< uvcc_model_head */
-    uint32_t vocabulary; /**< 0: hidden states come in. Others: not yet */
-    uint32_t window;     /**< of the mask WINDOW; else 0 */
+    uint32_t vocabulary; /**< of one-hot tokens and of heads, to 2^20; else 0 */
+    uint8_t input;       /**< uvcc_model_input */
+    uint32_t segments;   /**< kinds of tokens, of one-hot ones, to 65536 (not with TIED) */
+    uint8_t embedding_norm; /**< 1: a norm behind embeddings and learned positions */
+    uint8_t logits_last;    /**< 1: logits of each sequence's last token only (not with padding) */
+    uint8_t pool;           /**< uvcc_model_pool; not with a head */
+    uint32_t labels; /**< classes of what pool leaves, by WC and BC, to 65536; 0: none; not with a
+                          head */
+    uint32_t window; /**< of the mask WINDOW; else 0 */
     uint32_t window_period; /**< of the mask WINDOW: its layers repeat after so many, at most 64;
                                  0: 1 */
     uint64_t window_layers; /**< of the mask WINDOW: layer l has the window if bit l % window_period
@@ -182,20 +206,24 @@ UVCC_API int uvcc_model_weights(const uvcc_model_config *c, uvcc_program *p, con
 
 /* ---- ops ---- */
 
-/** Shapes of x and of `padding` (NULL: not asked), sequences x tokens of scale 0, 1 where there is
- * no token: without names, TRANSIENT. UVCC_ERR_USAGE. */
+/** Shapes of x (as `input` says) and of `padding` (NULL: not asked), sequences x tokens of scale 0,
+ * 1 where there is no token: without names, TRANSIENT. UVCC_ERR_USAGE. */
 UVCC_API int uvcc_model_inputs(const uvcc_model_config *c, uvcc_tensor_desc *x,
                                uvcc_tensor_desc *padding);
+/** Shape of what comes out, at scale f: a row for each token (hidden states, logits, labels), or
+ * with logits_last or a pool for each sequence. UVCC_ERR_USAGE. */
+UVCC_API int uvcc_model_output(const uvcc_model_config *c, uint32_t *rows, uint32_t *cols);
 /** Emits the forward pass from tensor x (shape, scale and at most the bits of uvcc_model_inputs;
  * it is not written) and `padding` (UVCC_NO_TENSOR: none, where the model has none) by the weights,
- * whose tensors uvcc_model_weights made. *out is the tensor of hidden states, of the shape and
- * scale of x. e: as in uvcc_emit_nonlinear, the prefix has at most 20 bytes and is before all names
- * of tensors that are made, so that several models stand in one program. After an error, whose line
- * goes into message, the program is of no further use. */
+ * whose tensors uvcc_model_weights made. *out is what comes out, of the shape that
+ * uvcc_model_output says. e: as in uvcc_emit_nonlinear, the prefix has at most 20 bytes and is
+ * before all names of tensors that are made, so that several models stand in one program. After an
+ * error, whose line goes into message, the program is of no further use. */
 UVCC_API int uvcc_model_emit(const uvcc_model_config *c, uvcc_emit *e, const uint32_t *weights,
                              uint32_t x, uint32_t padding, uint32_t *out, char *message,
                              size_t message_cap);
-/** The same for layer `layer` alone, without positions and the last norm. */
+/** The same for layer `layer` alone, without embeddings, positions, norms around and heads: from
+ * hidden states of value_bits to hidden states. */
 UVCC_API int uvcc_model_emit_layer(const uvcc_model_config *c, uvcc_emit *e, uint32_t layer,
                                    const uint32_t *weights, uint32_t x, uint32_t padding,
                                    uint32_t *out, char *message, size_t message_cap);
@@ -203,7 +231,7 @@ UVCC_API int uvcc_model_emit_layer(const uvcc_model_config *c, uvcc_emit *e, uin
 /* ---- whole programs ---- */
 
 enum {
-    UVCC_MODEL_IN_X = 1,       /**< rows of hidden states */
+    UVCC_MODEL_IN_X = 1,       /**< x */
     UVCC_MODEL_IN_PADDING = 2, /**< where the model has it */
     UVCC_MODEL_OUT_Y = 3,      /**< scale f; in mode FAST f - UVCC_MODEL_OPEN_SHIFT */
 };
@@ -230,9 +258,9 @@ UVCC_API int uvcc_model_cost(const uvcc_model_config *c, const uvcc_allocator *a
 
 /** "forward" in plaintext, bit for bit what it opens in the exact modes (mode FAST: with floors
  * where it rounds stochastically). weights: all of them one after the other, row by row; x as
- * uvcc_model_inputs says, padding NULL where the model has none; y has room for as many values as
- * x. UVCC_ERR_BOUND: a value left its declared bits, message names the tensor; or padding has a
- * value other than 0 and 1, message names its place. */
+ * uvcc_model_inputs says, padding NULL where the model has none; y has room for what
+ * uvcc_model_output says. UVCC_ERR_BOUND: a value left its declared bits, message names the tensor;
+ * or padding has a value other than 0 and 1, message names its place. */
 UVCC_API int uvcc_model_reference(const uvcc_model_config *c, const uvcc_allocator *al,
                                   const int64_t *weights, const int64_t *x, const int64_t *padding,
                                   int64_t *y, char *message, size_t message_cap);

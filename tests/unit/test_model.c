@@ -74,9 +74,13 @@ static double draw(uint64_t *state) {
     return (double)(*state >> 11) * 0x1p-52 - 1; /* -1 to 1 */
 }
 
+static uint32_t below(uint64_t *state, uint32_t n) {
+    return (uint32_t)(fabs(draw(state)) * n) % n;
+}
+
 typedef struct values {
     uvcc_model_config c;
-    size_t count;                      /* of x and y */
+    size_t count, out;                 /* of x, of y */
     int64_t *weights, *x, *y, pad[64]; /* y: the twin's */
 } values;
 
@@ -96,10 +100,14 @@ static void draw_padding(values *v) {
 static void draw_values(values *v, const uvcc_model_config *c) {
     uvcc_model_weight w;
     uint64_t state = SEED;
-    *v = (values){.c = *c, .count = (size_t)c->sequences * c->tokens * c->width};
+    uvcc_tensor_desc in;
+    uint32_t rows, cols;
+    assert_int_equal(uvcc_model_inputs(c, &in, NULL), 0);
+    assert_int_equal(uvcc_model_output(c, &rows, &cols), 0);
+    *v = (values){.c = *c, .count = (size_t)in.rows * in.cols, .out = (size_t)rows * cols};
     v->weights = calloc(uvcc_model_parameters(c), sizeof *v->weights);
     v->x = calloc(v->count, sizeof *v->x);
-    v->y = calloc(v->count, sizeof *v->y);
+    v->y = calloc(v->out, sizeof *v->y);
     int64_t *at = v->weights;
     for (uint32_t i = 0; uvcc_model_weight_at(c, i, &w) == 0; i++)
         for (size_t e = 0; e < (size_t)w.rows * w.cols; e++) {
@@ -107,8 +115,13 @@ static void draw_values(values *v, const uvcc_model_config *c) {
             const double spread = matrix ? 2 / sqrt(w.rows) : 0.5;
             *at++ = fixed(c, spread * draw(&state) + (w.kind == UVCC_MODEL_WEIGHT_GAIN));
         }
-    for (size_t e = 0; e < v->count; e++)
+    for (size_t e = 0; e < v->count && c->input == UVCC_MODEL_INPUT_HIDDEN; e++)
         v->x[e] = fixed(c, 3 * draw(&state));
+    for (size_t i = 0; i < in.rows && c->input == UVCC_MODEL_INPUT_ONE_HOT; i++) {
+        v->x[i * in.cols + below(&state, c->vocabulary)] = 1;
+        if (c->segments != 0)
+            v->x[i * in.cols + c->vocabulary + below(&state, c->segments)] = 1;
+    }
     draw_padding(v);
 }
 
@@ -318,33 +331,105 @@ static double *real_layer(const real *r, double *x) {
     return z;
 }
 
+/* Rows of hidden states: what came, or the table's. */
+static double *real_input(const real *r) {
+    const uvcc_model_config *c = &r->v->c;
+    const size_t words = c->vocabulary + c->segments, width = c->width;
+    uvcc_model_weight w;
+    double *x = room(r->rows * width);
+    const int64_t *p = weight(r, "P", &w), *e = weight(r, "E", &w);
+    for (size_t i = 0; i < r->rows; i++)
+        for (size_t j = 0; j < width; j++) {
+            double sum = p != NULL ? value(r, p[i % c->tokens * width + j]) : 0;
+            if (c->input == UVCC_MODEL_INPUT_HIDDEN)
+                sum += value(r, r->v->x[i * width + j]);
+            for (size_t k = 0; k < words && c->input == UVCC_MODEL_INPUT_ONE_HOT; k++)
+                sum += r->v->x[i * words + k] != 0 ? value(r, e[k * width + j]) : 0;
+            x[i * width + j] = sum;
+        }
+    return x;
+}
+
+/* One row for each sequence; x is freed. */
+static double *real_pool(real *r, double *x) {
+    const uvcc_model_config *c = &r->v->c;
+    const size_t width = c->width;
+    double *z = room(c->sequences * width);
+    for (size_t s = 0; s < c->sequences; s++)
+        for (size_t j = 0; j < width; j++) {
+            double sum = 0, count = 0;
+            for (size_t t = 0; t < c->tokens; t++) {
+                const bool none = c->padding && r->v->pad[s * c->tokens + t] != 0;
+                const bool counts = c->logits_last                    ? t + 1 == c->tokens
+                                    : c->pool != UVCC_MODEL_POOL_MEAN ? t == 0
+                                                                      : !none;
+                sum += counts ? x[(s * c->tokens + t) * width + j] : 0;
+                count += counts;
+            }
+            z[s * width + j] = sum / count;
+        }
+    free(x);
+    r->rows = c->sequences;
+    if (c->pool == UVCC_MODEL_POOL_TANH) {
+        z = linear(r, z, "WP", "BP", true);
+        for (size_t i = 0; i < r->rows * width; i++)
+            z[i] = tanh(z[i]);
+    }
+    return z;
+}
+
+static double *real_head(real *r, double *x) {
+    const uvcc_model_config *c = &r->v->c;
+    uvcc_model_weight w;
+    const int64_t *e = weight(r, "E", &w);
+    if (c->logits_last || c->pool != UVCC_MODEL_POOL_NONE)
+        x = real_pool(r, x);
+    if (c->head == UVCC_MODEL_HEAD_OWN)
+        return linear(r, x, "WL", "none", true);
+    if (c->labels != 0)
+        return linear(r, x, "WC", "BC", true);
+    if (c->head == UVCC_MODEL_HEAD_NONE)
+        return x;
+    double *z = room(r->rows * c->vocabulary);
+    for (size_t i = 0; i < r->rows; i++)
+        for (size_t k = 0; k < c->vocabulary; k++)
+            for (size_t j = 0; j < c->width; j++)
+                z[i * c->vocabulary + k] += x[i * c->width + j] * value(r, e[k * c->width + j]);
+    free(x);
+    return z;
+}
+
+static double *normed(const real *r, double *x, const char *gain, const char *shift) {
+    double *z = norm(r, x, gain, shift);
+    free(x);
+    return z;
+}
+
 static double *real_model(const values *v) {
     const uvcc_model_config *c = &v->c;
     real r = {.v = v, .rows = (size_t)c->sequences * c->tokens};
-    uvcc_model_weight w;
-    double *x = room(v->count);
-    const int64_t *p = weight(&r, "P", &w);
-    for (size_t i = 0; i < v->count; i++)
-        x[i] = value(&r, v->x[i] + (p != NULL ? p[i % (c->tokens * c->width)] : 0));
+    double *x = real_input(&r);
+    if (c->embedding_norm)
+        x = normed(&r, x, "GE", "CE");
     for (uint32_t l = 0; l < c->layers; l++) {
         snprintf(r.scope, sizeof r.scope, "L%u.", l);
         r.layer = l;
         x = real_layer(&r, x);
     }
-    if (!c->last_norm)
-        return x;
     r.scope[0] = 0;
-    double *z = norm(&r, x, "GF", "CF");
-    free(x);
-    return z;
+    if (c->last_norm)
+        x = normed(&r, x, "GF", "CF");
+    return real_head(&r, x);
 }
 
 /* The greatest distance of y, at `scale`, from the model in double precision, over tokens that are
  * some. */
 static double distance(const values *v, const int64_t *y, unsigned scale) {
+    const bool each = !v->c.logits_last && v->c.pool == UVCC_MODEL_POOL_NONE;
+    const size_t cols = v->out / (v->c.sequences * (each ? v->c.tokens : 1));
     double *z = real_model(v), most = 0;
-    for (size_t i = 0; i < v->count; i++)
-        if (!v->c.padding || v->pad[i / v->c.width] == 0)
+    for (size_t i = 0; i < v->out; i++)
+        if (!v->c.padding || !each || v->pad[i / cols] == 0)
             most = fmax(most, fabs(ldexp((double)y[i], -(int)scale) - z[i]));
     free(z);
     return most;
@@ -417,7 +502,7 @@ static void exact_run(const uvcc_model_config *c, double bound) {
     run_program(&t, &v, p);
     for (unsigned i = 0; i < 3; i++)
         assert_memory_equal(uvcc_session_output(t.s[i], 0, UVCC_MODEL_OUT_Y), v.y,
-                            v.count * sizeof *v.y);
+                            v.out * sizeof *v.y);
     check_cost(&t, c);
     const double off = distance(&v, v.y, c->frac_bits);
     print_message("off by %.2g\n", off);
@@ -590,12 +675,104 @@ static void test_fast(void **state) {
     fast_run(&c, 0.03);
 }
 
+/* BERT from tokens of two kinds to two labels. */
+static uvcc_model_config classifier(void) {
+    uvcc_model_config c = bert();
+    c.input = UVCC_MODEL_INPUT_ONE_HOT;
+    c.vocabulary = 19;
+    c.segments = 2;
+    c.embedding_norm = 1;
+    c.positions = UVCC_MODEL_POSITIONS_LEARNED;
+    c.sequences = 2;
+    c.pool = UVCC_MODEL_POOL_TANH;
+    c.labels = 3;
+    return c;
+}
+
+static void test_embeddings(void **state) {
+    (void)state;
+    uvcc_model_config c = classifier();
+    c.pool = UVCC_MODEL_POOL_NONE;
+    c.labels = 0;
+    exact_run(&c, 0.02);
+    c.segments = 0;
+    c.embedding_norm = 0;
+    c.positions = UVCC_MODEL_POSITIONS_NONE;
+    c.mode = UVCC_MODEL_FAST;
+    fast_run(&c, 0.02);
+    c = llama();
+    c.input = UVCC_MODEL_INPUT_ONE_HOT;
+    c.vocabulary = 37;
+    c.embedding_norm = 1; /* RMS: no shift */
+    exact_run(&c, 0.02);
+}
+
+static void test_pools(void **state) {
+    (void)state;
+    uvcc_model_config c = classifier();
+    exact_run(&c, 0.02);
+    c.labels = 0;
+    c.mode = UVCC_MODEL_FAST;
+    fast_run(&c, 0.02);
+    c.mode = UVCC_MODEL_EXACT_DCF;
+    c.pool = UVCC_MODEL_POOL_FIRST;
+    exact_run(&c, 0.02);
+    c.pool = UVCC_MODEL_POOL_NONE; /* a label for each token */
+    c.labels = 1;
+    exact_run(&c, 0.02);
+}
+
+static void test_means(void **state) {
+    (void)state;
+    uvcc_model_config c = bert();
+    c.sequences = 2;
+    c.pool = UVCC_MODEL_POOL_MEAN;
+    exact_run(&c, 0.02);
+    c.mode = UVCC_MODEL_FAST;
+    c.labels = 2;
+    fast_run(&c, 0.02);
+    c.padding = 0;
+    fast_run(&c, 0.02);
+    c.mode = UVCC_MODEL_EXACT;
+    exact_run(&c, 0.02);
+    c.tokens = 8;
+    exact_run(&c, 0.02);
+    c.tokens = 1;
+    exact_run(&c, 0.02);
+}
+
+static void test_logits(void **state) {
+    (void)state;
+    uvcc_model_config c = gpt_neo();
+    c.input = UVCC_MODEL_INPUT_ONE_HOT;
+    c.vocabulary = 29;
+    c.head = UVCC_MODEL_HEAD_TIED;
+    exact_run(&c, 0.05);
+    c.logits_last = 1;
+    c.sequences = 2;
+    exact_run(&c, 0.05);
+    c.input = UVCC_MODEL_INPUT_HIDDEN; /* the table is there for the logits */
+    c.mode = UVCC_MODEL_FAST;
+    fast_run(&c, 0.05);
+    c = llama();
+    c.head = UVCC_MODEL_HEAD_OWN;
+    c.vocabulary = 31;
+    exact_run(&c, 0.02);
+    c.weights = UVCC_MODEL_PUBLIC_WEIGHTS;
+    c.input = UVCC_MODEL_INPUT_ONE_HOT;
+    c.head = UVCC_MODEL_HEAD_TIED;
+    c.logits_last = 1;
+    exact_run(&c, 0.02);
+    c.mode = UVCC_MODEL_FAST;
+    fast_run(&c, 0.02);
+}
+
 /* Public weights: the same twin; local products, so fewer bytes and rounds, and half the memory. */
 static void test_public_weights(void **state) {
     (void)state;
     const uvcc_allocator al = uvcc_host_allocator();
     uvcc_model_costs open, shared;
-    const uvcc_model_config all[] = {bert(), llama(), gpt_neo()};
+    const uvcc_model_config all[] = {bert(), llama(), gpt_neo(), classifier()};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         uvcc_model_config c = all[i];
         c.weights = UVCC_MODEL_PUBLIC_WEIGHTS;
@@ -713,6 +890,48 @@ static void test_weights(void **state) {
     assert_int_equal(uvcc_model_weight_count(&c), COUNT - 3 - 6);
 }
 
+/* Those around the layers, in their order. */
+static void test_end_weights(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        uint32_t rows, cols;
+        uint8_t kind;
+    } all[] = {
+        {"E", 19 + 2, 24, UVCC_MODEL_WEIGHT_TABLE}, {"P", 7, 24, UVCC_MODEL_WEIGHT_TABLE},
+        {"GE", 1, 24, UVCC_MODEL_WEIGHT_GAIN},      {"CE", 1, 24, UVCC_MODEL_WEIGHT_SHIFT},
+        {"GF", 1, 24, UVCC_MODEL_WEIGHT_GAIN},      {"CF", 1, 24, UVCC_MODEL_WEIGHT_SHIFT},
+        {"WP", 24, 24, UVCC_MODEL_WEIGHT_MATRIX},   {"BP", 1, 24, UVCC_MODEL_WEIGHT_BIAS},
+        {"WC", 24, 3, UVCC_MODEL_WEIGHT_MATRIX},    {"BC", 1, 3, UVCC_MODEL_WEIGHT_BIAS},
+    };
+    enum { COUNT = sizeof all / sizeof all[0] };
+    uvcc_model_config c = classifier();
+    c.last_norm = 1;
+    uvcc_model_weight w;
+    uint32_t at = 0, rows, cols;
+    for (uint32_t i = 0; uvcc_model_weight_at(&c, i, &w) == 0; i++) {
+        if (w.layer != UVCC_MODEL_NO_LAYER)
+            continue;
+        assert_true(at < COUNT);
+        assert_string_equal(w.name, all[at].name);
+        assert_int_equal(w.rows, all[at].rows);
+        assert_int_equal(w.cols, all[at].cols);
+        assert_int_equal(w.kind, all[at++].kind);
+    }
+    assert_int_equal(at, COUNT);
+    assert_int_equal(uvcc_model_output(&c, &rows, &cols), 0);
+    assert_int_equal(rows, c.sequences);
+    assert_int_equal(cols, 3);
+    c.heads = 0;
+    assert_int_equal(uvcc_model_output(&c, &rows, &cols), UVCC_ERR_USAGE);
+    c = classifier();
+    c.pool = c.labels = 0;
+    c.head = UVCC_MODEL_HEAD_OWN;
+    assert_int_equal(uvcc_model_weight_at(&c, uvcc_model_weight_count(&c) - 1, &w), 0);
+    assert_string_equal(w.name, "WL");
+    assert_int_equal(w.cols, 19);
+}
+
 /* ---- models in programs of the caller's ---- */
 
 /* Two layers one by one, and the same model whole, side by side in one program. */
@@ -817,10 +1036,26 @@ CHANGE(wide_turns, c->positions = UVCC_MODEL_POSITIONS_ROTARY; c->width = 1; c->
        c->norm = UVCC_MODEL_RMS_NORM)
 CHANGE(some_padding, c->padding = 2)
 CHANGE(some_positions, c->positions = 3)
-CHANGE(vocabulary, c->vocabulary = 30522)
 CHANGE(some_head, c->head = 3)
-CHANGE(own_head, c->head = UVCC_MODEL_HEAD_OWN)
-CHANGE(tied_head, c->head = UVCC_MODEL_HEAD_TIED)
+CHANGE(words_unasked, c->vocabulary = 30522)
+CHANGE(some_input, c->input = 2)
+CHANGE(no_words, c->input = UVCC_MODEL_INPUT_ONE_HOT)
+CHANGE(many_words, c->input = UVCC_MODEL_INPUT_ONE_HOT; c->vocabulary = (1u << 20) + 1)
+CHANGE(headless_words, c->head = UVCC_MODEL_HEAD_TIED)
+CHANGE(many_segments, c->segments = 65537)
+CHANGE(segments_unasked, c->segments = 2)
+CHANGE(tied_segments, c->input = UVCC_MODEL_INPUT_ONE_HOT; c->head = UVCC_MODEL_HEAD_TIED;
+       c->vocabulary = 9; c->segments = 2)
+CHANGE(some_norming, c->embedding_norm = 2)
+CHANGE(some_last_logits, c->logits_last = 2)
+CHANGE(last_of_none, c->logits_last = 1)
+CHANGE(last_of_padded, c->logits_last = 1; c->head = UVCC_MODEL_HEAD_OWN; c->vocabulary = 9)
+CHANGE(some_pool, c->pool = 4)
+CHANGE(pool_and_head, c->pool = 1; c->head = UVCC_MODEL_HEAD_OWN; c->vocabulary = 9)
+CHANGE(long_mean, c->pool = UVCC_MODEL_POOL_MEAN; c->heads = 1; c->tokens = 4097)
+CHANGE(many_labels, c->labels = 65537)
+CHANGE(labels_and_head, c->labels = 1; c->head = UVCC_MODEL_HEAD_OWN; c->vocabulary = 9)
+CHANGE(wide_table, c->input = UVCC_MODEL_INPUT_ONE_HOT; c->vocabulary = 1u << 20; c->tokens = 513)
 CHANGE(no_sequences, c->sequences = 0)
 CHANGE(no_tokens, c->tokens = 0)
 CHANGE(many_tokens, c->tokens = 65537)
@@ -891,10 +1126,29 @@ static void test_refused(void **state) {
          "value_bits must be at most 8"},
         {some_padding, UVCC_ERR_CONFIG, "padding must be 0 or 1"},
         {some_positions, UVCC_ERR_CONFIG, "positions is unknown"},
-        {vocabulary, UVCC_ERR_CONFIG, "vocabulary must be 0: embeddings are not there yet"},
         {some_head, UVCC_ERR_CONFIG, "head is unknown"},
-        {own_head, UVCC_ERR_CONFIG, "head must be none: logits are not there yet"},
-        {tied_head, UVCC_ERR_CONFIG, "head must be none: logits are not there yet"},
+        {words_unasked, UVCC_ERR_CONFIG,
+         "vocabulary is of one-hot tokens and heads, which need 1 to 2^20"},
+        {some_input, UVCC_ERR_CONFIG, "input is unknown"},
+        {no_words, UVCC_ERR_CONFIG,
+         "vocabulary is of one-hot tokens and heads, which need 1 to 2^20"},
+        {many_words, UVCC_ERR_CONFIG,
+         "vocabulary is of one-hot tokens and heads, which need 1 to 2^20"},
+        {headless_words, UVCC_ERR_CONFIG,
+         "vocabulary is of one-hot tokens and heads, which need 1 to 2^20"},
+        {many_segments, UVCC_ERR_CONFIG, "segments must be at most 65536"},
+        {segments_unasked, UVCC_ERR_CONFIG, "segments is of one-hot tokens, without a tied head"},
+        {tied_segments, UVCC_ERR_CONFIG, "segments is of one-hot tokens, without a tied head"},
+        {some_norming, UVCC_ERR_CONFIG, "embedding_norm must be 0 or 1"},
+        {some_last_logits, UVCC_ERR_CONFIG, "logits_last must be 0 or 1"},
+        {last_of_none, UVCC_ERR_CONFIG, "logits_last is of a head, without padding"},
+        {last_of_padded, UVCC_ERR_CONFIG, "logits_last is of a head, without padding"},
+        {some_pool, UVCC_ERR_CONFIG, "pool is unknown"},
+        {pool_and_head, UVCC_ERR_CONFIG, "pool must be none with a head"},
+        {long_mean, UVCC_ERR_CONFIG, "tokens must be at most 4096 for their mean"},
+        {many_labels, UVCC_ERR_CONFIG, "labels must be at most 65536"},
+        {labels_and_head, UVCC_ERR_CONFIG, "labels must be 0 with a head"},
+        {wide_table, UVCC_ERR_CONFIG, "tokens must be at most 512: 2^29 elements"},
         {no_sequences, UVCC_ERR_CONFIG, "sequences must be 1 to 65536"},
         {no_tokens, UVCC_ERR_CONFIG, "tokens must be 1 to 65536"},
         {many_tokens, UVCC_ERR_CONFIG, "tokens must be 1 to 65536"},
@@ -954,10 +1208,6 @@ static void test_refused(void **state) {
     assert_int_equal(uvcc_model_program(&p, &c, 0, 3, &al, why, sizeof why), UVCC_ERR_USAGE);
 }
 
-static uint32_t below(uint64_t *state, uint32_t n) {
-    return (uint32_t)(fabs(draw(state)) * n) % n;
-}
-
 /* Any small description, of any numbers. */
 static uvcc_model_config any_model(uint64_t *s) {
     static const uint8_t activations[] = {UVCC_NL_GELU, UVCC_NL_GELU_TANH, UVCC_NL_RELU,
@@ -986,6 +1236,14 @@ static uvcc_model_config any_model(uint64_t *s) {
         c.mask = UVCC_MODEL_MASK_WINDOW;
         c.window = 1 + below(s, 12);
     }
+    c.input = (uint8_t)below(s, 2);
+    c.head = below(s, 2) != 0 ? (uint8_t)below(s, 3) : 0;
+    c.vocabulary = c.input != 0 || c.head != 0 ? 1 + below(s, 70) : 0;
+    c.segments = c.input != 0 && c.head != UVCC_MODEL_HEAD_TIED ? below(s, 3) : 0;
+    c.embedding_norm = (uint8_t)below(s, 2);
+    c.logits_last = c.head != 0 && !c.padding && below(s, 2);
+    c.pool = c.head == 0 ? (uint8_t)below(s, 4) : 0;
+    c.labels = c.head == 0 ? below(s, 3) : 0;
     c.frac_bits = (uint8_t)(12 + below(s, 9));
     c.value_bits = (uint8_t)below(s, 13);
     c.weight_bits = (uint8_t)below(s, 17);
@@ -1157,6 +1415,9 @@ int main(void) {
         cmocka_unit_test(test_no_weights),     cmocka_unit_test(test_rotary),
         cmocka_unit_test(test_rotary_rounds),  cmocka_unit_test(test_windows),
         cmocka_unit_test(test_window_tiles),   cmocka_unit_test(test_public_weights),
+        cmocka_unit_test(test_embeddings),     cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_means),          cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_end_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,13 +97,50 @@ static int check_sight(const uvcc_model_config *c, const uvcci_message *m) {
     return check_positions(c, m);
 }
 
-static int check_ends(const uvcc_model_config *c, const uvcci_message *m) {
-    if (c->vocabulary != 0)
-        return refuse(m, "vocabulary", "must be 0: embeddings are not there yet");
+static int check_embeddings(const uvcc_model_config *c, const uvcci_message *m) {
+    const bool one_hot = c->input == UVCC_MODEL_INPUT_ONE_HOT;
+    if (c->input > UVCC_MODEL_INPUT_ONE_HOT)
+        return refuse(m, "input", "is unknown");
     if (c->head > UVCC_MODEL_HEAD_TIED)
         return refuse(m, "head", "is unknown");
-    if (c->head != UVCC_MODEL_HEAD_NONE)
-        return refuse(m, "head", "must be none: logits are not there yet");
+    if ((one_hot || c->head != UVCC_MODEL_HEAD_NONE) != (c->vocabulary != 0) ||
+        c->vocabulary > 1u << 20)
+        return refuse(m, "vocabulary", "is of one-hot tokens and heads, which need 1 to 2^20");
+    if (c->segments > 1u << 16)
+        return refuse(m, "segments", "must be at most 65536");
+    if (c->segments != 0 && (!one_hot || c->head == UVCC_MODEL_HEAD_TIED))
+        return refuse(m, "segments", "is of one-hot tokens, without a tied head");
+    if (c->embedding_norm > 1)
+        return refuse(m, "embedding_norm", "must be 0 or 1");
+    return 0;
+}
+
+static int check_head(const uvcc_model_config *c, const uvcci_message *m) {
+    static const uint32_t mean_most = 4096; /* of which there is a reciprocal */
+    const bool head = c->head != UVCC_MODEL_HEAD_NONE;
+    if (c->logits_last > 1)
+        return refuse(m, "logits_last", "must be 0 or 1");
+    if (c->logits_last && (!head || c->padding))
+        return refuse(m, "logits_last", "is of a head, without padding");
+    if (c->pool > UVCC_MODEL_POOL_MEAN)
+        return refuse(m, "pool", "is unknown");
+    if (c->pool != UVCC_MODEL_POOL_NONE && head)
+        return refuse(m, "pool", "must be none with a head");
+    if (c->pool == UVCC_MODEL_POOL_MEAN && c->tokens > mean_most)
+        return refuse(m, "tokens", "must be at most 4096 for their mean");
+    if (c->labels > 1u << 16)
+        return refuse(m, "labels", "must be at most 65536");
+    if (c->labels != 0 && head)
+        return refuse(m, "labels", "must be 0 with a head");
+    return 0;
+}
+
+static int check_ends(const uvcc_model_config *c, const uvcci_message *m) {
+    int err = check_embeddings(c, m);
+    if (err == 0)
+        err = check_head(c, m);
+    if (err != 0)
+        return err;
     if (c->sequences == 0 || c->sequences > 1u << 16)
         return refuse(m, "sequences", "must be 1 to 65536");
     if (c->tokens == 0 || c->tokens > 1u << 16)
@@ -136,11 +173,14 @@ static int check_numbers(const uvcc_model_config *c, const uvcci_message *m) {
 enum { LOG2_ELEMENTS = 29, LOG2_SCORES_FAST = 27, LOG2_SCORES_EXACT = 25 };
 /* No fewer than the ops of a layer of one tile and sequence, of each tile and each sequence more,
  * and of what is around the layers. */
-enum { LAYER_OPS = 64, TILE_OPS = 8, SEQUENCE_OPS = 12, OUTER_OPS = 32 };
+enum { LAYER_OPS = 64, TILE_OPS = 8, SEQUENCE_OPS = 12, OUTER_OPS = 96 };
 
 static uint64_t widest_row(const uvcc_model_config *c) {
     const uint32_t queries = c->heads * uvcci_model_head_size(c);
-    const uint32_t most = c->width > c->ff_width ? c->width : c->ff_width;
+    const bool words = c->input == UVCC_MODEL_INPUT_ONE_HOT ||
+                       (c->head != UVCC_MODEL_HEAD_NONE && !c->logits_last);
+    uint32_t most = c->width > c->ff_width ? c->width : c->ff_width;
+    most = words && c->vocabulary + c->segments > most ? c->vocabulary + c->segments : most;
     return most > queries ? most : queries;
 }
 
@@ -265,9 +305,12 @@ static int check_bounds(const uvcc_model_config *c, const uvcci_message *m) {
     const uint32_t most = c->width > queries ? c->width : queries;
     const bool gated = c->ff == UVCC_MODEL_FF_GATED;
     const bool rotary = c->positions == UVCC_MODEL_POSITIONS_ROTARY;
+    const bool embeds = c->input == UVCC_MODEL_INPUT_ONE_HOT;
     const bool centred = c->norm == UVCC_MODEL_LAYER_NORM; /* values less their mean */
     const sum_width all[] = {
         {"products with weights", value + weight + uvcci_tf_log2(most), 1, 1, false},
+        {"products with E", embeds ? 1 + weight + uvcci_tf_log2(c->vocabulary + c->segments) : 0, 0,
+         1, false},
         {"products with W2", unit_bits(c) + weight + uvcci_tf_log2(c->ff_width), 1, 1, !gated},
         {"gated units", gated ? activated_bits(c) + value : 0, 2, 0, false},
         {"squares in norms", 2 * (value + centred) + uvcci_tf_log2(c->width), 2, 0, false},

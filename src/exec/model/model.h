@@ -28,9 +28,15 @@ typedef enum uvcci_tf_slot {
     UVCCI_TF_SLOTS,
     UVCCI_TF_E = UVCCI_TF_SLOTS, /* outside layers */
     UVCCI_TF_P,
+    UVCCI_TF_GE, /* of the embeddings' norm */
+    UVCCI_TF_CE,
     UVCCI_TF_GF,
     UVCCI_TF_CF,
     UVCCI_TF_WL,
+    UVCCI_TF_WP, /* of the pooler */
+    UVCCI_TF_BP,
+    UVCCI_TF_WC, /* of the classifier */
+    UVCCI_TF_BC,
     UVCCI_TF_ALL_SLOTS,
     UVCCI_TF_NONE = UVCCI_TF_ALL_SLOTS,
 } uvcci_tf_slot;

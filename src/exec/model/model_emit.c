@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model_emit.c - a model's weights as tensors and its forward pass as ops, in the words of
  * transformer.h: this file is what a description is to them, and checks what the caller brings. */
+#include "exec/model/model_ends.h"
 #include "exec/model/nonlinear.h"
-#include "exec/model/transformer.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -17,21 +17,39 @@ static bool is_prefix(const char *prefix) {
 
 /* ---- tensors ---- */
 
+static uvcc_tensor_desc hidden_states(const uvcc_model_config *c) {
+    return (uvcc_tensor_desc){.rows = c->sequences * c->tokens,
+                              .cols = c->width,
+                              .bits = (uint8_t)uvcci_model_value_bits(c),
+                              .scale = c->frac_bits,
+                              .lifetime = UVCC_TRANSIENT,
+                              .in_buffer_of = UVCC_NO_TENSOR};
+}
+
 int uvcc_model_inputs(const uvcc_model_config *c, uvcc_tensor_desc *x, uvcc_tensor_desc *padding) {
     if (c == NULL || x == NULL || uvcc_model_check(c, NULL, 0) != 0)
         return UVCC_ERR_USAGE;
-    *x = (uvcc_tensor_desc){.rows = c->sequences * c->tokens,
-                            .cols = c->width,
-                            .bits = (uint8_t)uvcci_model_value_bits(c),
-                            .scale = c->frac_bits,
-                            .lifetime = UVCC_TRANSIENT,
-                            .in_buffer_of = UVCC_NO_TENSOR};
+    *x = hidden_states(c);
+    if (c->input == UVCC_MODEL_INPUT_ONE_HOT) {
+        x->cols = c->vocabulary + c->segments;
+        x->bits = 1;
+        x->scale = 0;
+    }
     if (padding != NULL)
         *padding = (uvcc_tensor_desc){.rows = c->sequences,
                                       .cols = c->tokens,
                                       .bits = 1,
                                       .lifetime = UVCC_TRANSIENT,
                                       .in_buffer_of = UVCC_NO_TENSOR};
+    return 0;
+}
+
+int uvcc_model_output(const uvcc_model_config *c, uint32_t *rows, uint32_t *cols) {
+    if (c == NULL || rows == NULL || cols == NULL || uvcc_model_check(c, NULL, 0) != 0)
+        return UVCC_ERR_USAGE;
+    const bool each = !c->logits_last && c->pool == UVCC_MODEL_POOL_NONE;
+    *rows = c->sequences * (each ? c->tokens : 1);
+    *cols = c->head != UVCC_MODEL_HEAD_NONE ? c->vocabulary : c->labels != 0 ? c->labels : c->width;
     return 0;
 }
 
@@ -87,13 +105,15 @@ static int check_tensor(const uvcc_program *p, uint32_t tensor, const char *name
     return 0;
 }
 
+/* x: `in` says what it is. */
 static int check_tensors(const uvcc_model_config *c, const uvcc_program *p, const uint32_t *weights,
-                         uint32_t x, uint32_t padding, const uvcci_message *m) {
-    uvcc_tensor_desc in, pad;
+                         uint32_t x, const uvcc_tensor_desc *in, uint32_t padding,
+                         const uvcci_message *m) {
+    uvcc_tensor_desc given, pad;
     uvcc_model_weight w;
-    int err = uvcc_model_inputs(c, &in, &pad);
+    int err = uvcc_model_inputs(c, &given, &pad);
     if (err == 0)
-        err = check_tensor(p, x, "x", &in, m);
+        err = check_tensor(p, x, "x", in != NULL ? in : &given, m);
     if (err == 0 && (c->padding != 0) != (padding != UVCC_NO_TENSOR))
         err = uvcci_fail(m, UVCC_ERR_USAGE, "padding: the model %s",
                          c->padding != 0 ? "needs the tensor" : "has none");
@@ -256,22 +276,26 @@ static int check_call(const uvcc_model_config *c, const uvcc_emit *e, const uint
 
 int uvcc_model_emit(const uvcc_model_config *c, uvcc_emit *e, const uint32_t *weights, uint32_t x,
                     uint32_t padding, uint32_t *out, char *message, size_t message_cap) {
-    static const char *const last[] = {"YF", "NF", "RF"};
+    static const char *const first[] = {"XN", "NE", "RE"}, *const last[] = {"YF", "NF", "RF"};
     const uvcci_message m = {message, message_cap};
     int err = check_call(c, e, weights, out, &m);
     if (err == 0)
-        err = check_tensors(c, e->program, weights, x, padding, &m);
+        err = check_tensors(c, e->program, weights, x, NULL, padding, &m);
     if (err != 0)
         return err;
     uvcci_tf_builder b = builder_of(c, e, weights);
     take_padding(&b, padding);
     take_rotary(&b);
+    if (c->input == UVCC_MODEL_INPUT_ONE_HOT)
+        x = uvcci_model_embed(&b, x);
     x = add_positions(&b, x);
+    if (c->embedding_norm)
+        x = uvcci_tf_normalise(&b, first, x, 0, UVCCI_TF_GE, UVCCI_TF_CE).y;
     for (uint32_t l = 0; l < c->layers && b.err == 0; l++)
         x = layer(&b, l, x);
     if (c->last_norm)
         x = uvcci_tf_normalise(&b, last, x, 0, UVCCI_TF_GF, UVCCI_TF_CF).y;
-    *out = x;
+    *out = uvcci_model_head(&b, x, padding);
     return end(&b, e, &m);
 }
 
@@ -282,8 +306,10 @@ int uvcc_model_emit_layer(const uvcc_model_config *c, uvcc_emit *e, uint32_t num
     int err = check_call(c, e, weights, out, &m);
     if (err == 0 && number >= c->layers)
         err = uvcci_fail(&m, UVCC_ERR_USAGE, "layer: there is no layer %u", number);
-    if (err == 0)
-        err = check_tensors(c, e->program, weights, x, padding, &m);
+    if (err != 0)
+        return err;
+    const uvcc_tensor_desc in = hidden_states(c);
+    err = check_tensors(c, e->program, weights, x, &in, padding, &m);
     if (err != 0)
         return err;
     uvcci_tf_builder b = builder_of(c, e, weights);

@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model_weights.c - the weights of a model in their order, which follows from its description.
  *
- * Order: E, P, the layers' in the order of slots, then those of the last norm and WL. */
+ * Order: E, P and the embeddings' norm, the layers' in the order of slots, then those of the last
+ * norm, WL, the pooler and the classifier. */
 #include "exec/model/model.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-typedef enum extent { ONE, VOCABULARY, TOKENS, WIDTH, QUERIES, KEYS, UNITS } extent;
+typedef enum extent {
+    ONE,
+    VOCABULARY,
+    WORDS, /* and segments */
+    TOKENS,
+    WIDTH,
+    QUERIES,
+    KEYS,
+    UNITS,
+    LABELS
+} extent;
 /* Which models have a weight. */
 typedef enum presence {
     ALWAYS,
@@ -19,7 +30,11 @@ typedef enum presence {
     POSITIONED,
     NORMED_LAST,
     SHIFTED_LAST,
-    HEADED
+    NORMED_FIRST,
+    SHIFTED_FIRST,
+    HEADED,
+    POOLED,
+    LABELLED
 } presence;
 
 typedef struct slot_row {
@@ -45,11 +60,17 @@ static const slot_row slots[UVCCI_TF_ALL_SLOTS] = {
     [UVCCI_TF_WU] = {"WU", WIDTH, UNITS, UVCC_MODEL_WEIGHT_MATRIX, GATED},
     [UVCCI_TF_W2] = {"W2", UNITS, WIDTH, UVCC_MODEL_WEIGHT_MATRIX, ALWAYS},
     [UVCCI_TF_B2] = {"B2", ONE, WIDTH, UVCC_MODEL_WEIGHT_BIAS, BIASED},
-    [UVCCI_TF_E] = {"E", VOCABULARY, WIDTH, UVCC_MODEL_WEIGHT_TABLE, EMBEDDED},
+    [UVCCI_TF_E] = {"E", WORDS, WIDTH, UVCC_MODEL_WEIGHT_TABLE, EMBEDDED},
     [UVCCI_TF_P] = {"P", TOKENS, WIDTH, UVCC_MODEL_WEIGHT_TABLE, POSITIONED},
+    [UVCCI_TF_GE] = {"GE", ONE, WIDTH, UVCC_MODEL_WEIGHT_GAIN, NORMED_FIRST},
+    [UVCCI_TF_CE] = {"CE", ONE, WIDTH, UVCC_MODEL_WEIGHT_SHIFT, SHIFTED_FIRST},
     [UVCCI_TF_GF] = {"GF", ONE, WIDTH, UVCC_MODEL_WEIGHT_GAIN, NORMED_LAST},
     [UVCCI_TF_CF] = {"CF", ONE, WIDTH, UVCC_MODEL_WEIGHT_SHIFT, SHIFTED_LAST},
     [UVCCI_TF_WL] = {"WL", WIDTH, VOCABULARY, UVCC_MODEL_WEIGHT_MATRIX, HEADED},
+    [UVCCI_TF_WP] = {"WP", WIDTH, WIDTH, UVCC_MODEL_WEIGHT_MATRIX, POOLED},
+    [UVCCI_TF_BP] = {"BP", ONE, WIDTH, UVCC_MODEL_WEIGHT_BIAS, POOLED},
+    [UVCCI_TF_WC] = {"WC", WIDTH, LABELS, UVCC_MODEL_WEIGHT_MATRIX, LABELLED},
+    [UVCCI_TF_BC] = {"BC", ONE, LABELS, UVCC_MODEL_WEIGHT_BIAS, LABELLED},
 };
 
 static bool present(const uvcc_model_config *m, unsigned slot) {
@@ -62,15 +83,23 @@ static bool present(const uvcc_model_config *m, unsigned slot) {
     case GATED:
         return m->ff == UVCC_MODEL_FF_GATED;
     case EMBEDDED:
-        return m->vocabulary != 0;
+        return m->input == UVCC_MODEL_INPUT_ONE_HOT || m->head == UVCC_MODEL_HEAD_TIED;
     case POSITIONED:
         return m->positions == UVCC_MODEL_POSITIONS_LEARNED;
     case NORMED_LAST:
         return m->last_norm != 0;
     case SHIFTED_LAST:
         return m->last_norm != 0 && m->norm == UVCC_MODEL_LAYER_NORM;
+    case NORMED_FIRST:
+        return m->embedding_norm != 0;
+    case SHIFTED_FIRST:
+        return m->embedding_norm != 0 && m->norm == UVCC_MODEL_LAYER_NORM;
     case HEADED:
         return m->head == UVCC_MODEL_HEAD_OWN;
+    case POOLED:
+        return m->pool == UVCC_MODEL_POOL_TANH;
+    case LABELLED:
+        return m->labels != 0;
     default:
         return true;
     }
@@ -111,6 +140,10 @@ static uint32_t extent_of(const uvcc_model_config *m, uint8_t e) {
     switch (e) {
     case VOCABULARY:
         return m->vocabulary;
+    case WORDS:
+        return m->vocabulary + m->segments;
+    case LABELS:
+        return m->labels;
     case TOKENS:
         return m->tokens;
     case WIDTH:

@@ -49,6 +49,7 @@ uvcc_model_config uvcci_tf_model(const uvcc_transformer_config *c) {
         .biases = !gated,
         .mask = UVCC_MODEL_MASK_CAUSAL,
         .positions = UVCC_MODEL_POSITIONS_LEARNED,
+        .input = UVCC_MODEL_INPUT_ONE_HOT,
         .head = UVCC_MODEL_HEAD_OWN,
         .vocabulary = UVCC_TRANSFORMER_VOCAB,
         .epsilon = UVCCI_TF_NORM_EPSILON,
