@@ -38,7 +38,7 @@ def draw(model):
 def inputs_of(kind):
     ids = torch.randint(0, VOCABULARY, (SEQUENCES, TOKENS))
     out = {"input_ids": ids}
-    if kind == "bert":
+    if kind.startswith("bert"):
         out["attention_mask"] = torch.ones(SEQUENCES, TOKENS, dtype=torch.long)
         out["attention_mask"][0, TOKENS - 2:] = 0
         out["token_type_ids"] = torch.randint(0, 2, (SEQUENCES, TOKENS))
@@ -59,11 +59,11 @@ def make(directory, name, cls, config, dtype, shard=None):
     base = getattr(model, model.base_model_prefix, model)
     given = inputs_of(config.model_type)
     with torch.no_grad():
-        hidden = base(**given).last_hidden_state
-    given = {k: v.contiguous() for k, v in given.items()}
-    save_file({**given, "last_hidden_state": hidden.contiguous()}, os.path.join(path, "expected.safetensors"))
-    again = load_file(os.path.join(path, "expected.safetensors"))["last_hidden_state"]
-    print("%s: %s, %s, greatest %.3f" % (name, type(model).__name__, tuple(again.shape), again.abs().max()))
+        out = {**base(**given), **model(**given)}
+    given.update({k: out[k] for k in ("last_hidden_state", "pooler_output", "logits") if out.get(k) is not None})
+    save_file({k: v.contiguous() for k, v in given.items()}, os.path.join(path, "expected.safetensors"))
+    for key, v in load_file(os.path.join(path, "expected.safetensors")).items():
+        print("%s: %s: %s %s, greatest %.3f" % (name, type(model).__name__, key, tuple(v.shape), v.abs().max()))
 
 
 def main():
@@ -78,6 +78,10 @@ def main():
     make(directory, "bert", t.BertModel,
          t.BertConfig(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=2, num_attention_heads=3,
                       intermediate_size=40, max_position_embeddings=16, type_vocab_size=2), torch.float32)
+    make(directory, "bert_labels", t.BertForSequenceClassification,
+         t.BertConfig(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=1, num_attention_heads=3,
+                      intermediate_size=40, max_position_embeddings=16, type_vocab_size=2, num_labels=3),
+         torch.bfloat16)
     make(directory, "gpt2", t.GPT2LMHeadModel,
          t.GPT2Config(vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=2, n_head=3, n_inner=40, n_positions=16),
          torch.float16)

@@ -134,20 +134,42 @@ static int open_container(check *c, const flag_message *m) {
     for (uint64_t i = 0; status == EXIT_DONE && i < from.parameters; i++)
         c->weights[i] = fixed_real(c->fixed[i], c->config.frac_bits);
     container_close(&from);
-    if (status == EXIT_DONE && input_draw_rows(&c->in, c->config.width, c->config.sequences,
-                                               c->config.tokens, c->o->seed, m) != 0)
-        status = report_error(EXIT_BAD_INPUT, "%s", m->text);
-    return status;
+    if (status != EXIT_DONE)
+        return status;
+    const int rc = c->config.input == UVCC_MODEL_INPUT_ONE_HOT
+                       ? input_draw_tokens(&c->in, c->config.vocabulary, c->config.sequences,
+                                           c->config.tokens, c->o->seed, m)
+                       : input_draw_rows(&c->in, c->config.width, c->config.sequences,
+                                         c->config.tokens, c->o->seed, m);
+    return rc == 0 ? EXIT_DONE : report_error(EXIT_BAD_INPUT, "%s", m->text);
 }
 
 /* ---- passes ---- */
 
+static bool takes_tokens(const check *c) {
+    return c->shape.input == UVCC_MODEL_INPUT_ONE_HOT;
+}
+
+static real_pass pass_of(const check *c) {
+    return (real_pass){.d = &c->d,
+                       .shape = &c->shape,
+                       .weights = c->weights,
+                       .sequences = c->in.sequences,
+                       .tokens = c->in.tokens,
+                       .ids = c->in.ids,
+                       .types = c->in.types,
+                       .padding = c->in.padding};
+}
+
 /* Rows of tokens that are none mean nothing. */
 static distance distance_of(const check *c, const double *a, const double *b) {
+    const real_pass p = pass_of(c);
     distance d = {0};
-    const size_t rows = (size_t)c->in.sequences * c->in.tokens, width = c->d.width;
-    for (size_t i = 0; i < rows * width; i++) {
-        if (c->in.padding != NULL && c->in.padding[i / width] != 0)
+    size_t rows, cols;
+    real_output(&p, &rows, &cols);
+    const bool of_tokens = rows == (size_t)p.sequences * p.tokens;
+    for (size_t i = 0; i < rows * cols; i++) {
+        if (of_tokens && p.padding != NULL && p.padding[i / cols] != 0)
             continue;
         const double off = fabs(a[i] - b[i]);
         d.most = fmax(d.most, off);
@@ -162,37 +184,48 @@ static double root_mean_square(const distance *d) {
 }
 
 static int run_real(check *c) {
-    const size_t values = (size_t)c->in.sequences * c->in.tokens * c->d.width;
-    const real_pass p = {.d = &c->d,
-                         .shape = &c->shape,
-                         .weights = c->weights,
-                         .sequences = c->in.sequences,
-                         .tokens = c->in.tokens,
-                         .padding = c->in.padding};
-    c->y = malloc(values * sizeof *c->y);
-    if (c->y == NULL || real_forward(&p, c->in.x, c->y, &c->r) != 0)
+    const real_pass p = pass_of(c);
+    size_t rows, cols;
+    real_output(&p, &rows, &cols);
+    c->y = malloc(rows * cols * sizeof *c->y);
+    if (c->y == NULL || real_forward(&p, takes_tokens(c) ? NULL : c->in.x, c->y, &c->r) != 0)
         return no_memory();
     if (c->in.expected != NULL)
         c->given = distance_of(c, c->y, c->in.expected);
     return EXIT_DONE;
 }
 
+/* The rows, or a row of 0 and 1 for each token. NULL: out of memory. */
+static int64_t *fixed_input(const check *c) {
+    const size_t rows = (size_t)c->in.sequences * c->in.tokens, width = c->d.width;
+    const size_t columns = (size_t)c->shape.vocabulary + c->shape.segments;
+    int64_t *x = calloc(rows * (takes_tokens(c) ? columns : width), sizeof *x);
+    if (x != NULL && !takes_tokens(c))
+        fixed_round(c->in.x, rows * width, c->config.frac_bits, FIXED_BITS_MOST, x);
+    for (size_t i = 0; x != NULL && takes_tokens(c) && i < rows; i++) {
+        x[i * columns + (size_t)c->in.ids[i]] = 1;
+        if (c->shape.segments != 0)
+            x[i * columns + c->shape.vocabulary +
+              (c->in.types != NULL ? (size_t)c->in.types[i] : 0)] = 1;
+    }
+    return x;
+}
+
 static int run_twin(check *c) {
-    const size_t values = (size_t)c->in.sequences * c->in.tokens * c->d.width;
-    const unsigned f = c->config.frac_bits;
+    const real_pass p = pass_of(c);
     const unsigned dropped = c->config.mode == UVCC_MODEL_FAST ? UVCC_MODEL_OPEN_SHIFT : 0;
     const uvcc_allocator al = uvcc_host_allocator();
-    int64_t *x = malloc(values * sizeof *x), *y = malloc(values * sizeof *y);
-    double *real = malloc(values * sizeof *real);
-    int status = x == NULL || y == NULL || real == NULL ? no_memory() : EXIT_DONE;
-    if (status == EXIT_DONE) {
-        fixed_round(c->in.x, values, f, FIXED_BITS_MOST, x);
+    size_t rows, cols;
+    real_output(&p, &rows, &cols);
+    int64_t *x = fixed_input(c), *y = malloc(rows * cols * sizeof *y);
+    double *real = malloc(rows * cols * sizeof *real);
+    const int status = x == NULL || y == NULL || real == NULL ? no_memory() : EXIT_DONE;
+    if (status == EXIT_DONE)
         (void)uvcc_model_reference(&c->config, &al, c->fixed, x, c->in.padding, y, c->refused,
                                    sizeof c->refused);
-    }
     if (status == EXIT_DONE && c->refused[0] == '\0') {
-        for (size_t i = 0; i < values; i++)
-            real[i] = fixed_real(y[i], f - dropped);
+        for (size_t i = 0; i < rows * cols; i++)
+            real[i] = fixed_real(y[i], c->config.frac_bits - dropped);
         c->twin = distance_of(c, real, c->y);
     }
     free(x);
@@ -246,7 +279,7 @@ static void show(const check *c, FILE *to) {
                       ? ", and are exact from 2^-9 to 2^12 only"
                       : "");
     if (c->in.expected != NULL)
-        (void)fprintf(to, "Double precision is off last_hidden_state by %.3g (rms %.3g)\n",
+        (void)fprintf(to, "Double precision is off what --input has by %.3g (rms %.3g)\n",
                       c->given.most, root_mean_square(&c->given));
     if (c->refused[0] == '\0')
         (void)fprintf(to, "Fixed point, frac_bits %u, is off double precision by %.3g (rms %.3g)\n",

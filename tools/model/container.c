@@ -19,6 +19,8 @@ static const char *const orders[] = {"post", "pre", NULL};
 static const char *const masks[] = {"none", "causal", "window", NULL};
 static const char *const places[] = {"none", "learned", "rotary", NULL};
 static const char *const heads[] = {"none", "own", "tied", NULL};
+static const char *const inputs[] = {"hidden", "one_hot", NULL};
+static const char *const pools[] = {"none", "first", "tanh", "mean", NULL};
 static const char *const modes[] = {"fast", "exact", "exact_dcf", NULL};
 static const char *const secrecy[] = {"secret", "public", NULL};
 
@@ -56,6 +58,12 @@ static const field fields[] = {
     FIELD(window_layers, LONG, NULL),
     FIELD(rope_theta, REAL, NULL),
     FIELD(unscaled, BYTE, NULL),
+    FIELD(input, BYTE, inputs),
+    FIELD(segments, WORD, NULL),
+    FIELD(embedding_norm, BYTE, NULL),
+    FIELD(logits_last, BYTE, NULL),
+    FIELD(pool, BYTE, pools),
+    FIELD(labels, WORD, NULL),
     FIELD(epsilon, REAL, NULL),
     FIELD(sequences, WORD, NULL),
     FIELD(tokens, WORD, NULL),

@@ -38,7 +38,6 @@ static const char *const ignored[] = {
     "finetuning_task",
     "gradient_checkpointing",
     "hidden_dropout_prob",
-    "id2label",
     "initializer_range",
     "label2id",
     "n_ctx",
@@ -63,7 +62,6 @@ static const char *const ignored[] = {
     "summary_type",
     "summary_use_proj",
     "task_specific_params",
-    "tie_word_embeddings",
     "tokenizer_class",
     "torch_dtype",
     "transformers_version",
@@ -147,6 +145,18 @@ static bool bool_of(reader *r, const char *name) {
     if (v != NULL && !json_is_boolean(v))
         refuse(r, name, v, "must be true or false");
     return json_is_true(v);
+}
+
+static bool bool_or(reader *r, const char *name, bool missing) {
+    return json_object_get(r->o, name) != NULL ? bool_of(r, name) : missing;
+}
+
+/* As many as there are names; without names, two. */
+static uint32_t labels_of(reader *r) {
+    const json_t *names = ask(r, "id2label");
+    if (names != NULL && (!json_is_object(names) || json_object_size(names) == 0))
+        refuse(r, "id2label", names, "must be an object with a member for each label");
+    return names != NULL ? (uint32_t)json_object_size(names) : 2;
 }
 
 static uint8_t activation_of(reader *r, const char *name, const char *missing) {
@@ -374,6 +384,8 @@ int description_read(model_description *out, const json_t *config, const char *p
     }
     out->family = (model_family)i;
     families[i].read(&r, out);
+    out->tied = bool_or(&r, "tie_word_embeddings", out->family != FAMILY_LLAMA);
+    out->labels = labels_of(&r);
     if (out->kv_heads == 0)
         out->kv_heads = out->heads;
     if (out->head_size == 0 && out->heads != 0)
@@ -444,6 +456,45 @@ static void take_windows(const model_description *d, uint32_t tokens, uvcc_model
         c->window_layers |= (uint64_t)(d->local[l] != 0) << l;
 }
 
+static void take_logits(const model_description *d, uint8_t gives, uvcc_model_config *c) {
+    c->head = d->tied ? UVCC_MODEL_HEAD_TIED : UVCC_MODEL_HEAD_OWN;
+    c->vocabulary = d->vocabulary;
+    c->logits_last = gives == GIVES_LAST_LOGITS;
+}
+
+static void take_tokens(const model_description *d, uvcc_model_config *c) {
+    c->input = UVCC_MODEL_INPUT_ONE_HOT;
+    c->vocabulary = d->vocabulary;
+    c->segments = d->types;
+    c->embedding_norm = d->embedding_norm;
+    if (d->learned)
+        c->positions = UVCC_MODEL_POSITIONS_LEARNED;
+}
+
+/* What stands before and behind the layers; else why there is no such thing. */
+static const char *take_ends(const model_description *d, const model_pass *pass,
+                             uvcc_model_config *c) {
+    const bool bert = d->family == FAMILY_BERT;
+    if (pass->tokens_in)
+        take_tokens(d, c);
+    switch (pass->gives) {
+    case GIVES_HIDDEN:
+        return NULL;
+    case GIVES_LOGITS:
+    case GIVES_LAST_LOGITS:
+        if (bert)
+            return "logits of bert are not there: its head (cls.) has a layer of its own";
+        take_logits(d, pass->gives, c);
+        return NULL;
+    default:
+        if (!bert)
+            return "pooled rows and labels are there of bert only";
+        c->pool = UVCC_MODEL_POOL_TANH;
+        c->labels = pass->gives == GIVES_LABELS ? d->labels : 0;
+        return NULL;
+    }
+}
+
 static int say(char *message, size_t cap, int err, const char *text) {
     if (message != NULL && cap != 0)
         (void)snprintf(message, cap, "%s", text);
@@ -461,6 +512,9 @@ int description_config(const model_description *d, const model_pass *pass, uvcc_
         return say(message, message_cap, UVCC_ERR_USAGE, why);
     }
     c.tokens = pass->tokens; /* rows of P */
+    const char *missing = take_ends(d, pass, &c);
+    if (missing != NULL)
+        return say(message, message_cap, UVCC_ERR_USAGE, missing);
     *out = c;
     int err = uvcc_model_check(&c, message, message_cap);
     if (err != 0)

@@ -21,6 +21,8 @@ typedef struct model_description {
     bool causal;
     bool learned, rotary; /* positions: a table that is added; turned pairs of Q and K */
     double theta;         /* of rotary ones */
+    bool tied;            /* logits are made by the embeddings of tokens */
+    uint32_t labels;      /* of a classifier */
     bool unscaled;        /* scores are not divided by the root of the head size */
     bool embedding_norm;
     double epsilon;
@@ -35,11 +37,22 @@ int description_read(model_description *out, const json_t *config, const char *p
 /* "bert", as config.json has it. */
 const char *description_family(const model_description *d);
 
+/* What comes out of a pass. */
+typedef enum model_gives {
+    GIVES_HIDDEN,
+    GIVES_LOGITS,
+    GIVES_LAST_LOGITS, /* of each sequence's last token */
+    GIVES_POOLED,      /* of each sequence, as BERT's pooler does it */
+    GIVES_LABELS,      /* what a classifier makes of that */
+} model_gives;
+
 /* Numbers and sizes of a pass. */
 typedef struct model_pass {
     uint32_t sequences, tokens;
     uint32_t frac_bits, value_bits, weight_bits, inner_bits;
     bool padding, public_weights;
+    bool tokens_in; /* one-hot tokens, not rows of embeddings */
+    uint8_t gives;  /* model_gives */
     uint8_t mode;
 } model_pass;
 

@@ -23,21 +23,26 @@ static size_t rows_of(const model_input *in) {
 }
 
 void input_free(model_input *in) {
+    free(in->ids);
+    free(in->types);
     free(in->x);
     free(in->padding);
     free(in->expected);
     *in = (model_input){0};
 }
 
-static int begin(model_input *out, uint32_t width, uint32_t sequences, uint32_t tokens,
-                 const flag_message *m) {
+static int begin(model_input *out, uint32_t sequences, uint32_t tokens, const flag_message *m) {
     *out = (model_input){.sequences = sequences, .tokens = tokens};
     if (sequences == 0 || tokens == 0 || sequences > TOKENS_MAX || tokens > TOKENS_MAX ||
         rows_of(out) > ROWS_MAX)
         return flag_fail(m, "an input of %u sequences of %u tokens is not possible", sequences,
                          tokens);
-    out->x = calloc(rows_of(out) * width, sizeof *out->x);
-    return out->x != NULL ? 0 : flag_fail(m, "out of memory");
+    return 0;
+}
+
+static int make_rows(model_input *in, uint32_t width, const flag_message *m) {
+    in->x = calloc(rows_of(in) * width, sizeof *in->x);
+    return in->x != NULL ? 0 : flag_fail(m, "out of memory");
 }
 
 /* ---- embeddings ---- */
@@ -55,21 +60,20 @@ static int add_row(const st_tensor *table, int64_t id, uint32_t width, double *r
 }
 
 /* BERT's sum of three rows and its norm; the others add positions by a weight of their own. */
-static int embed(model_input *in, const weights *w, const int64_t *ids, const int64_t *types,
-                 const flag_message *m) {
+static int embed(model_input *in, const weights *w, const flag_message *m) {
     const uint32_t width = w->d->width;
     const bool whole = w->d->embedding_norm;
     double *row = malloc(3 * width * sizeof *row);
-    int rc = row == NULL ? flag_fail(m, "out of memory") : 0;
+    int rc = row == NULL ? flag_fail(m, "out of memory") : make_rows(in, width, m);
     for (size_t i = 0; i < rows_of(in) && rc == 0; i++) {
         double *x = in->x + i * width;
-        rc = add_row(w->embedding[EMBEDDING_TOKENS], ids[i], width, row, x, "token", m);
+        rc = add_row(w->embedding[EMBEDDING_TOKENS], in->ids[i], width, row, x, "token", m);
         if (rc == 0 && whole)
             rc = add_row(w->embedding[EMBEDDING_POSITIONS], (int64_t)(i % in->tokens), width, row,
                          x, "position", m);
         if (rc == 0 && whole)
-            rc = add_row(w->embedding[EMBEDDING_TYPES], types != NULL ? types[i] : 0, width, row, x,
-                         "token type", m);
+            rc = add_row(w->embedding[EMBEDDING_TYPES], in->types != NULL ? in->types[i] : 0, width,
+                         row, x, "token type", m);
     }
     if (rc == 0 && whole) {
         st_reals(w->embedding[EMBEDDING_GAIN], 0, width, row + width);
@@ -83,17 +87,22 @@ static int embed(model_input *in, const weights *w, const int64_t *ids, const in
     return rc;
 }
 
-int input_draw(model_input *out, const weights *w, uint32_t sequences, uint32_t tokens,
-               uint64_t seed, const flag_message *m) {
-    int rc = begin(out, w->d->width, sequences, tokens, m);
-    int64_t *ids = rc == 0 ? malloc(rows_of(out) * sizeof *ids) : NULL;
-    if (rc == 0 && ids == NULL)
+int input_draw_tokens(model_input *out, uint32_t vocabulary, uint32_t sequences, uint32_t tokens,
+                      uint64_t seed, const flag_message *m) {
+    int rc = begin(out, sequences, tokens, m);
+    out->ids = rc == 0 ? malloc(rows_of(out) * sizeof *out->ids) : NULL;
+    if (rc == 0 && out->ids == NULL)
         rc = flag_fail(m, "out of memory");
     for (size_t i = 0; rc == 0 && i < rows_of(out); i++)
-        ids[i] = (int64_t)(draw(&seed) % w->d->vocabulary);
+        out->ids[i] = (int64_t)(draw(&seed) % vocabulary);
+    return rc;
+}
+
+int input_draw(model_input *out, const weights *w, uint32_t sequences, uint32_t tokens,
+               uint64_t seed, const flag_message *m) {
+    int rc = input_draw_tokens(out, w->d->vocabulary, sequences, tokens, seed, m);
     if (rc == 0)
-        rc = embed(out, w, ids, NULL, m);
-    free(ids);
+        rc = embed(out, w, m);
     if (rc != 0)
         input_free(out);
     return rc;
@@ -102,7 +111,9 @@ int input_draw(model_input *out, const weights *w, uint32_t sequences, uint32_t 
 /* Sums of 12 numbers from 0 to 1 have variance 1 and are near a normal distribution. */
 int input_draw_rows(model_input *out, uint32_t width, uint32_t sequences, uint32_t tokens,
                     uint64_t seed, const flag_message *m) {
-    const int rc = begin(out, width, sequences, tokens, m);
+    int rc = begin(out, sequences, tokens, m);
+    if (rc == 0)
+        rc = make_rows(out, width, m);
     for (size_t i = 0; rc == 0 && i < rows_of(out) * width; i++) {
         out->x[i] = -6;
         for (unsigned k = 0; k < 12; k++)
@@ -120,7 +131,8 @@ typedef struct given {
     const flag_message *m;
 } given;
 
-/* A tensor of so many dimensions whose first two are those of input_ids; *t NULL: there is none. */
+/* A tensor of so many dimensions, the first of sequences and, with more than one, the next of
+ * tokens; *t NULL: there is none. */
 static int find(const given *g, const char *name, uint32_t rank, bool real, const st_tensor **t) {
     char shape[ST_SHAPE_BYTES];
     *t = st_find(g->f, name);
@@ -128,7 +140,9 @@ static int find(const given *g, const char *name, uint32_t rank, bool real, cons
         return 0;
     if (real ? !st_is_real(*t) : (*t)->dtype != ST_I64)
         return flag_fail(g->m, "%s: %s has dtype %s", g->path, name, st_dtype_name((*t)->dtype));
-    if ((*t)->rank != rank || (*t)->shape[0] != g->sequences || (*t)->shape[1] != g->tokens)
+    const bool of_tokens = !real || rank == 3;
+    if ((*t)->rank != rank || (*t)->shape[0] != g->sequences ||
+        (of_tokens && (*t)->shape[1] != g->tokens))
         return flag_fail(g->m, "%s: %s is %s, which does not fit input_ids", g->path, name,
                          st_shape_text(*t, shape));
     return 0;
@@ -142,16 +156,31 @@ static int64_t *integers(const given *g, const model_input *in, const st_tensor 
     return v;
 }
 
-static int take_expected(const given *g, model_input *in, uint32_t width, const st_tensor *t) {
-    if (t->shape[2] != width)
-        return flag_fail(g->m, "%s: last_hidden_state has %llu columns, the model %u", g->path,
-                         (unsigned long long)t->shape[2], width);
-    in->expected = malloc(rows_of(in) * width * sizeof *in->expected);
+/* What the model gives, as the file has it; rows of tokens are the first of each sequence, or the
+ * last of those. */
+static int take_expected(const given *g, model_input *in, const weights *w) {
+    const uvcc_model_config *c = &w->shape;
+    const bool pooled = c->pool != UVCC_MODEL_POOL_NONE, logits = c->head != UVCC_MODEL_HEAD_NONE;
+    const char *name = logits || c->labels != 0 ? "logits"
+                       : pooled                 ? "pooler_output"
+                                                : "last_hidden_state";
+    const uint64_t cols = logits ? w->d->vocabulary : c->labels != 0 ? c->labels : w->d->width;
+    const uint64_t of_file = pooled ? 1 : g->tokens,
+                   rows = pooled || c->logits_last ? 1 : in->tokens;
+    const uint64_t first = c->logits_last ? in->tokens - 1 : 0;
+    const st_tensor *t;
+    if (find(g, name, pooled ? 2 : 3, true, &t) != 0)
+        return -1;
+    if (t == NULL || (!w->d->causal && in->tokens != g->tokens))
+        return 0;
+    if (t->shape[t->rank - 1] != cols)
+        return flag_fail(g->m, "%s: %s has %llu columns, the model %llu", g->path, name,
+                         (unsigned long long)t->shape[t->rank - 1], (unsigned long long)cols);
+    in->expected = malloc(in->sequences * rows * cols * sizeof *in->expected);
     if (in->expected == NULL)
         return flag_fail(g->m, "out of memory");
     for (uint64_t s = 0; s < in->sequences; s++)
-        st_reals(t, s * g->tokens * width, (uint64_t)in->tokens * width,
-                 in->expected + s * in->tokens * width);
+        st_reals(t, (s * of_file + first) * cols, rows * cols, in->expected + s * rows * cols);
     return 0;
 }
 
@@ -176,30 +205,28 @@ static int take_mask(const given *g, model_input *in, const st_tensor *t) {
 }
 
 static int take_all(const given *g, model_input *out, const weights *w, uint32_t tokens) {
-    const st_tensor *ids, *mask, *types, *hidden;
-    if (find(g, "input_ids", 2, false, &ids) != 0 || find(g, "attention_mask", 2, false, &mask) ||
-        find(g, "token_type_ids", 2, false, &types) != 0 ||
-        find(g, "last_hidden_state", 3, true, &hidden) != 0)
+    const st_tensor *ids, *mask, *types;
+    if (find(g, "input_ids", 2, false, &ids) != 0 ||
+        find(g, "attention_mask", 2, false, &mask) != 0 ||
+        find(g, "token_type_ids", 2, false, &types) != 0)
         return -1;
+    if (types != NULL && w->d->types == 0)
+        return flag_fail(g->m, "%s: token_type_ids: the model has no types of tokens", g->path);
     const uint64_t n = tokens != 0 && tokens < g->tokens ? tokens : g->tokens;
-    int rc = begin(out, w->d->width, g->sequences > TOKENS_MAX ? 0 : (uint32_t)g->sequences,
+    int rc = begin(out, g->sequences > TOKENS_MAX ? 0 : (uint32_t)g->sequences,
                    n > TOKENS_MAX ? 0 : (uint32_t)n, g->m);
     if (rc == 0 && out->tokens > w->d->positions)
         rc = flag_fail(g->m, "%s: %u tokens are more than the model's %u positions", g->path,
                        out->tokens, w->d->positions);
-    int64_t *id = rc == 0 ? integers(g, out, ids) : NULL;
-    int64_t *type = rc == 0 && types != NULL ? integers(g, out, types) : NULL;
-    if (rc == 0 && (id == NULL || (types != NULL && type == NULL)))
+    out->ids = rc == 0 ? integers(g, out, ids) : NULL;
+    out->types = rc == 0 && types != NULL ? integers(g, out, types) : NULL;
+    if (rc == 0 && (out->ids == NULL || (types != NULL && out->types == NULL)))
         rc = flag_fail(g->m, "out of memory");
     if (rc == 0 && mask != NULL)
         rc = take_mask(g, out, mask);
-    if (rc == 0 && hidden != NULL)
-        rc = take_expected(g, out, w->d->width, hidden);
     if (rc == 0)
-        rc = embed(out, w, id, type, g->m);
-    free(id);
-    free(type);
-    return rc;
+        rc = take_expected(g, out, w);
+    return rc == 0 ? embed(out, w, g->m) : rc;
 }
 
 int input_read(model_input *out, const char *path, const weights *w, uint32_t tokens,

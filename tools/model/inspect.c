@@ -17,8 +17,10 @@ typedef struct view {
     char dtypes[96];
 } view;
 
-/* Positions of GPT are weight P, and embeddings the caller's. */
+/* Positions of GPT are weight P, and embeddings the caller's, unless tokens go in. */
 static void count_embeddings(view *v) {
+    if (v->o->takes != 0)
+        return;
     for (unsigned e = 0; e < EMBEDDINGS; e++) {
         const st_tensor *t = v->l.w.embedding[e];
         if (t != NULL && (e != EMBEDDING_POSITIONS || v->l.d.embedding_norm))
@@ -99,7 +101,7 @@ static void show(const view *v, FILE *to) {
     (void)fprintf(to, "Files: %zu with %zu tensors of %s\n", v->l.from.file_count,
                   checkpoint_tensors(&v->l.from), v->dtypes);
     (void)fprintf(
-        to, "Parameters: %llu of the layers, %llu of embeddings, which are the caller's\n",
+        to, "Parameters: %llu, and %llu of embeddings, which are the caller's\n",
         (unsigned long long)uvcc_model_parameters(&v->l.w.shape), (unsigned long long)v->embedded);
     if (d->unknown[0] != '\0')
         (void)fprintf(to, "Not known in config.json: %s\n", d->unknown);

@@ -7,6 +7,8 @@
 #include "model/model.h"
 #include "report.h"
 
+static const char *const takes[] = {"hidden", "tokens", NULL};
+static const char *const gives[] = {"hidden", "logits", "last", "pooled", "labels", NULL};
 static const char *const modes[] = {"fast", "exact", "exact-dcf", NULL};
 
 #define AT(member) offsetof(model_options, member)
@@ -17,6 +19,11 @@ static const flag options[] = {
     {"sequences", "N", FLAG_COUNT, AT(sequences), 1, 65536, NULL, "sequences of a pass (1)"},
     {"padding", NULL, FLAG_SWITCH, AT(padding), 0, 0, NULL,
      "inspect, convert: some tokens are none, and which is secret"},
+    {"takes", "hidden|tokens", FLAG_CHOICE, AT(takes), 0, 0, takes,
+     "what goes in: rows of embeddings, which are the caller's, or one-hot tokens (hidden)"},
+    {"gives", "hidden|logits|last|pooled|labels", FLAG_CHOICE, AT(gives), 0, 0, gives,
+     "what comes out: hidden states, logits of all tokens, of each sequence's last one, BERT's "
+     "pooled rows, what its classifier makes of them (hidden)"},
     {"frac-bits", "N", FLAG_COUNT, AT(frac_bits), 12, 20, NULL, "bits of fractions (16)"},
     {"value-bits", "N", FLAG_COUNT, AT(value_bits), 1, 12, NULL,
      "|value on the way| is below 2^N (7)"},
@@ -31,8 +38,9 @@ static const flag options[] = {
     {"clip", NULL, FLAG_SWITCH, AT(clip), 0, 0, NULL,
      "convert: weights that leave --weight-bits become the nearest that do not"},
     {"input", "FILE", FLAG_TEXT, AT(input), 0, 0, NULL,
-     "check: tokens from a safetensors file with input_ids, and with attention_mask, "
-     "token_type_ids and last_hidden_state to compare with, if it has them"},
+     "check: tokens from a safetensors file with input_ids, and with attention_mask and "
+     "token_type_ids, and with last_hidden_state, logits or pooler_output to compare with, if it "
+     "has them"},
     {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL, "check: draws tokens where none are given (1)"},
     {"ignore-unknown", NULL, FLAG_SWITCH, AT(ignore_unknown), 0, 0, NULL,
      "convert, check: members of config.json that nobody knows here change nothing"},

@@ -278,15 +278,40 @@ static void layer(run *u, double *x) {
     norm(u, u->y, "G2", "C2", "Y2", x);
 }
 
+/* Rows of E for tokens and, behind the vocabulary's, for their types. */
+static void embed(run *u, double *y) {
+    uvcc_model_weight w;
+    const size_t width = u->d->width;
+    const double *e = weight(u, "E", &w);
+    if (e == NULL) {
+        u->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < u->rows; i++) {
+        const double *word = e + (size_t)u->p->ids[i] * width;
+        const size_t type = u->p->types != NULL ? (size_t)u->p->types[i] : 0;
+        const double *kind = e + (u->p->shape->vocabulary + type) * width;
+        for (size_t j = 0; j < width; j++)
+            y[i * width + j] = word[j] + (u->p->shape->segments != 0 ? kind[j] : 0);
+    }
+    note_values(u, "XE", y, u->rows * width);
+}
+
+/* y: rows of embeddings, unless the model has them itself; then hidden states. */
 static void forward(run *u, double *y) {
     uvcc_model_weight w;
     const size_t width = u->d->width, values = u->rows * width;
     const double *p = weight(u, "P", &w);
-    note_values(u, "X", y, values);
+    if (u->p->shape->input == UVCC_MODEL_INPUT_ONE_HOT)
+        embed(u, y);
+    else
+        note_values(u, "X", y, values);
     for (size_t i = 0; i < values && p != NULL; i++)
         y[i] += p[i % (u->p->tokens * width)];
     if (p != NULL)
         note_values(u, "XP", y, values);
+    if (u->p->shape->embedding_norm)
+        norm(u, y, "GE", "CE", "XN", y);
     for (uint32_t l = 0; l < u->d->layers && !u->failed; l++) {
         u->layer = l;
         layer(u, y);
@@ -294,6 +319,60 @@ static void forward(run *u, double *y) {
     u->layer = UVCC_MODEL_NO_LAYER;
     if (u->d->last_norm && !u->failed)
         norm(u, y, "GF", "CF", "YF", y);
+}
+
+/* ---- heads ---- */
+
+void real_output(const real_pass *p, size_t *rows, size_t *cols) {
+    const uvcc_model_config *c = p->shape;
+    const bool one = c->pool != UVCC_MODEL_POOL_NONE || c->logits_last;
+    *rows = one ? p->sequences : (size_t)p->sequences * p->tokens;
+    *cols = c->head != UVCC_MODEL_HEAD_NONE ? c->vocabulary : c->labels != 0 ? c->labels : c->width;
+}
+
+/* z = x E^T. */
+static void tied(run *u, const double *x, double *z) {
+    uvcc_model_weight w;
+    const double *e = weight(u, "E", &w);
+    const size_t width = u->d->width, words = u->p->shape->vocabulary;
+    if (e == NULL) {
+        u->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < u->rows; i++)
+        for (size_t j = 0; j < words; j++) {
+            double sum = 0;
+            for (size_t k = 0; k < width; k++)
+                sum += x[i * width + k] * e[j * width + k];
+            z[i * words + j] = sum;
+        }
+}
+
+/* Of hidden states x, of which one row for each sequence moves to the front where one is read. */
+static void head(run *u, double *x, double *y) {
+    const uvcc_model_config *c = u->p->shape;
+    const size_t width = u->d->width, at = c->logits_last ? u->p->tokens - 1 : 0;
+    size_t rows, cols;
+    real_output(u->p, &rows, &cols);
+    for (size_t s = 0; s < u->p->sequences && rows != u->rows; s++)
+        memmove(x + s * width, x + (s * u->p->tokens + at) * width, width * sizeof *x);
+    u->rows = rows;
+    if (c->pool == UVCC_MODEL_POOL_TANH) {
+        linear(u, x, "WP", "BP", u->n);
+        note_values(u, "POOL", u->n, rows * width);
+        for (size_t i = 0; i < rows * width; i++)
+            x[i] = tanh(u->n[i]);
+    }
+    if (c->head == UVCC_MODEL_HEAD_TIED)
+        tied(u, x, y);
+    else if (c->head == UVCC_MODEL_HEAD_OWN)
+        linear(u, x, "WL", "none", y);
+    else if (c->labels != 0)
+        linear(u, x, "WC", "BC", y);
+    else
+        memcpy(y, x, rows * cols * sizeof *y);
+    if (c->head != UVCC_MODEL_HEAD_NONE || c->labels != 0)
+        note_values(u, c->labels != 0 ? "LABELS" : "L", y, rows * cols);
 }
 
 int real_forward(const real_pass *p, const double *x, double *y, ranges *r) {
@@ -307,12 +386,13 @@ int real_forward(const real_pass *p, const double *x, double *y, ranges *r) {
     const size_t width = p->d->width, units = p->d->ff_width;
     const size_t most = u.wide > width ? u.wide : width, unit = units > width ? units : width;
     *r = (ranges){.least_square = INFINITY};
-    /* n, q (also what W2 gives), k, v, o, h (also what WO gives), up, y; a row of scores */
-    double *room = malloc((u.rows * (2 * width + 2 * most + 2 * u.narrow + 2 * unit) + p->tokens) *
+    /* hidden states, n, y, q (also what W2 gives), o, k, v, h (also what WO gives), up; a row of
+     * scores */
+    double *room = malloc((u.rows * (3 * width + 2 * most + 2 * u.narrow + 2 * unit) + p->tokens) *
                           sizeof *room);
     if (room == NULL)
         return -1;
-    u.n = room;
+    u.n = room + u.rows * width;
     u.y = u.n + u.rows * width;
     u.q = u.y + u.rows * width;
     u.o = u.q + u.rows * most;
@@ -321,9 +401,11 @@ int real_forward(const real_pass *p, const double *x, double *y, ranges *r) {
     u.h = u.v + u.rows * u.narrow;
     u.up = u.h + u.rows * unit;
     u.score = u.up + u.rows * unit;
-    if (y != x)
-        memcpy(y, x, u.rows * width * sizeof *y);
-    forward(&u, y);
+    if (x != NULL)
+        memcpy(room, x, u.rows * width * sizeof *room);
+    forward(&u, room);
+    if (!u.failed)
+        head(&u, room, y);
     free(room);
     return u.failed ? -1 : 0;
 }

@@ -26,10 +26,14 @@ typedef struct real_pass {
     const uvcc_model_config *shape; /* of the weights' list; its tokens are the most there may be */
     const double *weights;          /* all, one after the other */
     uint32_t sequences, tokens;
-    const int64_t *padding; /* sequences * tokens, 1: no token; NULL: all are some */
+    const int64_t *ids, *types; /* where the model takes tokens; types NULL: all are 0 */
+    const int64_t *padding;     /* sequences * tokens, 1: no token; NULL: all are some */
 } real_pass;
 
-/* x, sequences * tokens rows of width, becomes y (which may be x). 0, or -1 without memory. */
+/* Rows and columns of what comes out. */
+void real_output(const real_pass *p, size_t *rows, size_t *cols);
+/* x, sequences * tokens rows of width (NULL where the model takes tokens), becomes y. 0, or -1
+ * without memory. */
 int real_forward(const real_pass *p, const double *x, double *y, ranges *r);
 /* The norm over rows that BERT has on its embeddings, in place. */
 void real_norm(const model_description *d, double *x, size_t rows, const double *gain,

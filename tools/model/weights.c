@@ -18,13 +18,14 @@ typedef enum form {
     CONV,
     VECTOR_THIRD, /* `part` of three, side by side */
     CONV_THIRD,
-    TABLE, /* the first rows */
-    ZEROS, /* the model has none: a bias that adds nothing */
+    TABLE,   /* the first rows */
+    STACKED, /* the same, and behind them the rows of token types */
+    ZEROS,   /* the model has none: a bias that adds nothing */
 } form;
 
 typedef struct source {
     const char *weight; /* within its layer, where it has one */
-    const char *tensor; /* behind the layer's name */
+    const char *tensor; /* behind the layer's name; "/x": x, without the prefix of the others */
     uint8_t form, part;
 } source;
 
@@ -39,6 +40,14 @@ typedef struct family {
 } family;
 
 static const source bert_sources[] = {
+    {"E", "embeddings.word_embeddings.weight", STACKED, 0},
+    {"P", "embeddings.position_embeddings.weight", TABLE, 0},
+    {"GE", "embeddings.LayerNorm.weight", VECTOR, 0},
+    {"CE", "embeddings.LayerNorm.bias", VECTOR, 0},
+    {"WP", "pooler.dense.weight", LINEAR, 0},
+    {"BP", "pooler.dense.bias", VECTOR, 0},
+    {"WC", "/classifier.weight", LINEAR, 0},
+    {"BC", "/classifier.bias", VECTOR, 0},
     {"G1", "attention.output.LayerNorm.weight", VECTOR, 0},
     {"C1", "attention.output.LayerNorm.bias", VECTOR, 0},
     {"WQ", "attention.self.query.weight", LINEAR, 0},
@@ -58,6 +67,8 @@ static const source bert_sources[] = {
     {NULL, NULL, 0, 0},
 };
 static const source gpt2_sources[] = {
+    {"E", "wte.weight", STACKED, 0},
+    {"WL", "/lm_head.weight", LINEAR, 0},
     {"P", "wpe.weight", TABLE, 0},
     {"G1", "ln_1.weight", VECTOR, 0},
     {"C1", "ln_1.bias", VECTOR, 0},
@@ -80,6 +91,8 @@ static const source gpt2_sources[] = {
     {NULL, NULL, 0, 0},
 };
 static const source gpt_neo_sources[] = {
+    {"E", "wte.weight", STACKED, 0},
+    {"WL", "/lm_head.weight", LINEAR, 0},
     {"P", "wpe.weight", TABLE, 0},
     {"G1", "ln_1.weight", VECTOR, 0},
     {"C1", "ln_1.bias", VECTOR, 0},
@@ -102,6 +115,8 @@ static const source gpt_neo_sources[] = {
     {NULL, NULL, 0, 0},
 };
 static const source llama_sources[] = {
+    {"E", "embed_tokens.weight", STACKED, 0},
+    {"WL", "/lm_head.weight", LINEAR, 0},
     {"G1", "input_layernorm.weight", VECTOR, 0},
     {"WQ", "self_attn.q_proj.weight", LINEAR, 0},
     {"BQ", "self_attn.q_proj.bias", VECTOR, 0},
@@ -194,6 +209,8 @@ static void tensor_name(const weights *w, const uvcc_model_weight *of, const sou
     if (of->layer != UVCC_MODEL_NO_LAYER)
         (void)snprintf(out, NAME_BYTES, "%s%s%u.%s", w->prefix, family_of(w)->layers, of->layer,
                        s->tensor);
+    else if (s->tensor[0] == '/')
+        (void)snprintf(out, NAME_BYTES, "%s", s->tensor + 1);
     else
         (void)snprintf(out, NAME_BYTES, "%s%s", w->prefix, s->tensor);
 }
@@ -289,6 +306,8 @@ static int check_form(const weights *w, const uvcc_model_weight *of, const sourc
         return check_shape(t, of->rows, of->cols, m);
     case CONV_THIRD:
         return check_shape(t, of->rows, 3ull * of->cols, m);
+    case STACKED:
+        return check_shape(t, w->d->vocabulary, of->cols, m);
     default:
         return check_shape(t, w->d->positions, of->cols, m);
     }
@@ -396,6 +415,15 @@ static int read_transposed(const st_tensor *t, const uvcc_model_weight *of, doub
     return 0;
 }
 
+/* Words, and then types of tokens, if the weight has them. */
+static void read_stacked(const weights *w, const uvcc_model_weight *of, double *out) {
+    const uint64_t words = (uint64_t)w->d->vocabulary * of->cols;
+    const uint64_t all = (uint64_t)of->rows * of->cols;
+    st_reals(w->embedding[EMBEDDING_TOKENS], 0, words, out);
+    if (all > words)
+        st_reals(w->embedding[EMBEDDING_TYPES], 0, all - words, out + words);
+}
+
 int weights_read(const weights *w, uint32_t i, double *out, const flag_message *m) {
     uvcc_model_weight of;
     if (uvcc_model_weight_at(&w->shape, i, &of) != 0)
@@ -408,6 +436,8 @@ int weights_read(const weights *w, uint32_t i, double *out, const flag_message *
         memset(out, 0, n * sizeof *out);
     else if (s->form == LINEAR)
         rc = read_transposed(t, &of, out, m);
+    else if (s->form == STACKED)
+        read_stacked(w, &of, out);
     else if (s->form == CONV_THIRD || s->form == VECTOR_THIRD)
         read_columns(t, &of, s->part, out);
     else
