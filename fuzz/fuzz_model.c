@@ -65,7 +65,7 @@ static void safetensors(const uint8_t *data, size_t size) {
 static void config(const uint8_t *data, size_t size) {
     char message[512] = "", why[256] = "";
     const flag_message m = {message, sizeof message};
-    const model_pass pass = {.sequences = 2, .tokens = 1, .frac_bits = 16, .weight_bits = 4};
+    model_pass pass = {.sequences = 2, .tokens = 1, .frac_bits = 16, .weight_bits = 4};
     model_description d;
     uvcc_model_config c;
     json_t *o = json_loadb((const char *)data, size, JSON_REJECT_DUPLICATES, NULL);
@@ -74,9 +74,13 @@ static void config(const uint8_t *data, size_t size) {
     } else if (json_is_object(o)) {
         FUZZ_CHECK(d.layers >= 1 && d.layers <= UVCC_MODEL_MAX_LAYERS && d.width >= 1);
         FUZZ_CHECK(d.heads % d.kv_heads == 0 && d.head_size >= 1);
-        const int err = description_config(&d, &pass, &c, why, sizeof why);
-        FUZZ_CHECK(err == 0 || why[0] != '\0');
-        FUZZ_CHECK(err == UVCC_ERR_USAGE || uvcc_model_check(&c, NULL, 0) == 0);
+        for (unsigned i = 0; i < 10; i++) {
+            pass.tokens_in = i >= 5;
+            pass.gives = (uint8_t)(i % 5);
+            const int err = description_config(&d, &pass, &c, why, sizeof why);
+            FUZZ_CHECK(err == 0 || why[0] != '\0');
+            FUZZ_CHECK(err == UVCC_ERR_USAGE || uvcc_model_check(&c, NULL, 0) == 0);
+        }
     }
     json_decref(o);
 }

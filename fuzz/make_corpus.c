@@ -509,10 +509,13 @@ static void models(void) {
               "\"rope_type\":\"default\"}}");
     seed_text(
         "model", "weights", 2,
-        "{\"config\":{\"activation\":\"relu\",\"biases\":0,\"epsilon\":0.5,\"ff\":\"plain\","
+        "{\"config\":{\"activation\":\"relu\",\"biases\":0,\"embedding_norm\":0,\"epsilon\":0.5,"
+        "\"ff\":\"plain\","
         "\"ff_width\":1,\"frac_bits\":12,\"head\":\"none\",\"head_size\":0,\"heads\":1,"
-        "\"inner_bits\":0,\"kv_heads\":0,\"last_norm\":0,\"layers\":1,\"mask\":\"none\","
-        "\"mode\":\"fast\",\"norm\":\"rms\",\"order\":\"pre\",\"padding\":0,"
+        "\"inner_bits\":0,\"input\":\"hidden\",\"kv_heads\":0,\"labels\":0,"
+        "\"last_norm\":0,\"layers\":1,\"logits_last\":0,\"mask\":\"none\","
+        "\"mode\":\"fast\",\"norm\":\"rms\",\"order\":\"pre\",\"padding\":0,\"pool\":\"none\","
+        "\"segments\":0,"
         "\"positions\":\"none\",\"rope_theta\":0.0,\"sequences\":1,\"tokens\":1,\"unscaled\":0,"
         "\"window_layers\":\"0000000000000000\",\"window_period\":0,\"value_bits\":0,"
         "\"vocabulary\":0,\"weight_bits\":0,\"weights\":\"secret\",\"width\":1,\"window\":0},"

@@ -6,8 +6,8 @@ usage: scripts/make-model-fixtures.py [DIR]
 
 Writes DIR (tests/data/models)/NAME/, one for each architecture, as save_pretrained of the library
 `transformers` writes it: config.json, model.safetensors or its shards with their index. expected.safetensors
-beside them has fixed inputs and the last hidden states that PyTorch computes from them in float32 with
-the weights as they stand in the files. Values follow from a seed; the sizes are odd on purpose. Needs
+beside them has fixed inputs and what PyTorch computes from them in float32 with the weights as they stand
+in the files: the last hidden states, logits, pooled rows. Values follow from a seed; the sizes are odd on purpose. Needs
 PyTorch and transformers (pip); the results are committed, so that tests do not.
 """
 import os
