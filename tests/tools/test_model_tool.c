@@ -73,6 +73,30 @@ static void test_fixtures(void **state) {
     }
 }
 
+/* As many rows and columns as there are of it; and nothing is known of the result of a model that
+ * sees tokens which are cut away. */
+static void test_shapes(void **state) {
+    (void)state;
+    static const struct {
+        const char *name, *more;
+        unsigned rows, cols;
+    } all[] = {
+        {"gpt2", "--gives hidden", 14, 24},      {"gpt2", "--gives logits", 14, 97},
+        {"gpt2", "--gives last", 2, 97},         {"bert", "--gives pooled", 2, 24},
+        {"bert_labels", "--gives labels", 2, 3},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        json_t *j = check_of(all[i].name, all[i].more, EXIT_DONE);
+        assert_int_equal(number(j, "rows"), all[i].rows);
+        assert_int_equal(number(j, "cols"), all[i].cols);
+        json_decref(j);
+    }
+    json_t *j = check_of("bert", "--tokens 5", EXIT_DONE);
+    assert_true(json_is_null(json_object_get(j, "expected_error")));
+    assert_int_equal(number(j, "tokens"), 5);
+    json_decref(j);
+}
+
 /* The bits that it says are enough, and one less is not: the twin names what leaves them. */
 static void test_bits(void **state) {
     (void)state;
@@ -226,6 +250,10 @@ static void test_container(void **state) {
     header_fails(bytes, len, "\"layers\":2", "\"layers\":1", "its description has");
     header_fails(bytes, len, "\"causal\"", "\"casual\"", "config.mask is missing");
     header_fails(bytes, len, "\"weight_bits\":4", "\"weight_bits\":1", "leaves its 17 bits");
+    header_fails(bytes, len, "\"window_layers\":\"0000000000000000\"",
+                 "\"window_layers\":\"000000000000000\" ", "config.window_layers is missing");
+    header_fails(bytes, len, "\"window_layers\":\"0000000000000000\"",
+                 "\"window_layers\":\"000000000000000g\"", "config.window_layers is missing");
     header_fails(bytes, len, "\"window\"", "\"winter\"", "config.window is missing");
     header_fails(bytes, len, "\"parameters\":9176", "\"parameters\":9175", "its description has");
     header_fails(bytes, len, "\"element_bytes\":4", "\"element_bytes\":8",
@@ -706,13 +734,14 @@ int main(int argc, char **argv) {
     if (argc != 2 || !find_tool(argv[1]) || sodium_init() < 0)
         return 2;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fixtures),  cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_seeds),     cmocka_unit_test(test_inspect),
-        cmocka_unit_test(test_container), cmocka_unit_test(test_clipping),
-        cmocka_unit_test(test_configs),   cmocka_unit_test(test_other_words),
-        cmocka_unit_test(test_tensors),   cmocka_unit_test(test_inputs),
-        cmocka_unit_test(test_options),   cmocka_unit_test(test_secure),
-        cmocka_unit_test(test_rounding),  cmocka_unit_test(test_descriptions),
+        cmocka_unit_test(test_fixtures),     cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_seeds),        cmocka_unit_test(test_inspect),
+        cmocka_unit_test(test_container),    cmocka_unit_test(test_clipping),
+        cmocka_unit_test(test_configs),      cmocka_unit_test(test_other_words),
+        cmocka_unit_test(test_tensors),      cmocka_unit_test(test_inputs),
+        cmocka_unit_test(test_options),      cmocka_unit_test(test_secure),
+        cmocka_unit_test(test_rounding),     cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_descriptions),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

@@ -302,6 +302,11 @@ static json_t *to_json(const check *c) {
                   c->r.least_square, "most_square", c->r.most_square, "refused",
                   c->refused[0] != '\0' ? c->refused : NULL, "ranges", all);
     const bool ran = c->refused[0] == '\0';
+    const real_pass p = pass_of(c);
+    size_t rows, cols;
+    real_output(&p, &rows, &cols);
+    json_object_set_new(o, "rows", json_integer((json_int_t)rows));
+    json_object_set_new(o, "cols", json_integer((json_int_t)cols));
     json_object_set_new(o, "error", ran ? json_real(c->twin.most) : json_null());
     json_object_set_new(o, "error_rms", ran ? json_real(root_mean_square(&c->twin)) : json_null());
     json_object_set_new(o, "expected_error",

@@ -100,9 +100,9 @@ static void show(const view *v, FILE *to) {
                   d->positions);
     (void)fprintf(to, "Files: %zu with %zu tensors of %s\n", v->l.from.file_count,
                   checkpoint_tensors(&v->l.from), v->dtypes);
-    (void)fprintf(
-        to, "Parameters: %llu, and %llu of embeddings, which are the caller's\n",
-        (unsigned long long)uvcc_model_parameters(&v->l.w.shape), (unsigned long long)v->embedded);
+    (void)fprintf(to, "Parameters: %llu, and %llu of embeddings, which are the caller's\n",
+                  (unsigned long long)uvcc_model_parameters(&v->l.w.shape),
+                  (unsigned long long)v->embedded);
     if (d->unknown[0] != '\0')
         (void)fprintf(to, "Not known in config.json: %s\n", d->unknown);
     show_weights(v, to);
