@@ -63,6 +63,15 @@ static void test_fixtures(void **state) {
     }
 }
 
+/* Nothing is known of the result of a model that sees tokens which are cut away. */
+static void test_cut_input(void **state) {
+    (void)state;
+    json_t *j = check_of("bert", "--tokens 5", EXIT_DONE);
+    assert_true(json_is_null(json_object_get(j, "expected_error")));
+    assert_int_equal(number(j, "tokens"), 5);
+    json_decref(j);
+}
+
 /* The bits that it says are enough, and one less is not: the twin names what leaves them. */
 static void test_bits(void **state) {
     (void)state;
@@ -612,7 +621,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_configs),   cmocka_unit_test(test_other_words),
         cmocka_unit_test(test_tensors),   cmocka_unit_test(test_inputs),
         cmocka_unit_test(test_options),   cmocka_unit_test(test_secure),
-        cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_rounding),  cmocka_unit_test(test_cut_input),
     };
     return cmocka_run_group_tests(tests, enter, leave);
 }

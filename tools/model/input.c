@@ -193,7 +193,7 @@ static int take_all(const given *g, model_input *out, const weights *w, uint32_t
         rc = flag_fail(g->m, "out of memory");
     if (rc == 0 && mask != NULL)
         rc = take_mask(g, out, mask);
-    if (rc == 0 && hidden != NULL)
+    if (rc == 0 && hidden != NULL && (w->d->causal || out->tokens == g->tokens))
         rc = take_expected(g, out, w->d->width, hidden);
     if (rc == 0)
         rc = embed(out, w, id, type, g->m);

@@ -17,8 +17,8 @@ typedef struct model_input {
  *
  * A safetensors file: "input_ids" (I64, sequences x tokens), and, if they are there,
  * "attention_mask" (I64, as many, 0: no token), "token_type_ids" (I64, as many) and
- * "last_hidden_state" (sequences x tokens x width). tokens 0: all; else the first of each sequence.
- */
+ * "last_hidden_state" (sequences x tokens x width). tokens 0: all; else the first of each sequence,
+ * and of a model that sees those behind, nothing is known of the result. */
 int input_read(model_input *out, const char *path, const weights *w, uint32_t tokens,
                const flag_message *m);
 int input_draw(model_input *out, const weights *w, uint32_t sequences, uint32_t tokens,
