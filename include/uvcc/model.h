@@ -163,9 +163,9 @@ typedef struct uvcc_model_config {
  * erf, layer norms behind the sums, biases, no mask; f = 16, mode FAST. UVCC_ERR_USAGE: another
  * size. */
 UVCC_API int uvcc_model_default(uvcc_model_config *c, size_t size);
-/** Whether there is such a model. UVCC_ERR_CONFIG (also for what is not there yet, as the message
- * says then) or UVCC_ERR_BOUND (sums need more than 62 bits); message (may be NULL) names the
- * field, and to what it must fall. What it takes, uvcc_model_program and uvcc_model_cost take. */
+/** Whether there is such a model. UVCC_ERR_CONFIG or UVCC_ERR_BOUND (sums need more than 62 bits);
+ * message (may be NULL) names the field, and to what it must fall. What it takes,
+ * uvcc_model_program and uvcc_model_cost take. */
 UVCC_API int uvcc_model_check(const uvcc_model_config *c, char *message, size_t message_cap);
 
 /* ---- weights ---- */

@@ -1,4 +1,5 @@
 """The calls of the package: values, errors, hooks, and who owns what."""
+import dataclasses
 import gc
 import logging
 import os
@@ -442,6 +443,41 @@ class Models(unittest.TestCase):
         with self.assertRaises(AttributeError):
             model.no_such_member
 
+    def ends(self, config):
+        """Tokens come in, logits of the last one out; weights are public."""
+        model = uvcc.Model(dataclasses.replace(
+            config, padding=0, input=uvcc.ModelInput.ONE_HOT, vocabulary=9,
+            positions=uvcc.ModelPositions.ROTARY, head=uvcc.ModelHead.TIED, logits_last=1,
+            weights=uvcc.ModelWeightsAre.PUBLIC_WEIGHTS, mask=uvcc.ModelMask.WINDOW, window=2,
+            window_period=2, window_layers=2))
+        self.assertEqual(model.weights[0].name, "E")
+        rng = np.random.default_rng(8)
+        flat = rng.integers(-2 ** 15, 2 ** 15, model.parameters)
+        y = model.reference(flat, np.eye(9, dtype=np.int64)[[1, 8, 0, 3, 3]])
+        self.assertEqual(y.shape, (1, 9))
+        self.assertTrue(y.any())
+
+    def test_constant(self):
+        """A quarter of a turn for every second row, then a window of one."""
+        p = uvcc.Program()
+        x, z, m = (p.tensor(n, (2, 2), bits=9) for n in "XZM")
+        t = p.tensor("T", (2, 2), bits=2, lifetime=uvcc.Lifetime.PERSIST,
+                     sharing=uvcc.Sharing.PUBLIC)
+        p.constant(t, [[1, 0], [0, 1]])
+        self.assertEqual(code_of(self, p.constant, t, [[1, 0], [0, 1]]), ErrorCode.USAGE)
+        self.assertEqual(code_of(self, p.constant, t, [1]), ErrorCode.USAGE)
+        p.entry("turn")
+        p.input(1, x, 0)
+        p.op(uvcc.Opcode.ROTATE, [x, t], [z])
+        p.op(uvcc.Opcode.CAUSAL_MASK, [z], [m], constant=-9, window=1)
+        p.output(2, m)
+        p.finish()
+        ref = uvcc.Reference(p)
+        ref.set("X", [[3, 4], [5, 6]])
+        ref.step("turn")
+        self.assertEqual(ref.get("Z").tolist(), [[3, 4], [-6, 5]])
+        self.assertEqual(ref.get("M").tolist(), [[3, -9], [-9, 5]])
+
     def test_model(self):
         """The twin of a small BERT layer, of a program and of one that a caller builds by layers."""
         config = uvcc.ModelConfig(layers=2, width=12, heads=3, ff_width=20, tokens=5, padding=1,
@@ -480,8 +516,9 @@ class Models(unittest.TestCase):
         cost = model.cost()
         self.assertTrue(cost.rounds > 0 and cost.key_bytes > cost.online_bytes > 0)
         self.assertEqual(cost.weight_bytes, 16 * model.parameters)
-        for wrong in ({"heads": 5}, {"vocabulary": 9}, {"positions": uvcc.ModelPositions.ROTARY}):
+        for wrong in ({"heads": 5}, {"vocabulary": 9}, {"rope_theta": 10000.}):
             self.assertEqual(code_of(self, uvcc.Model, uvcc.ModelConfig(**wrong)), ErrorCode.CONFIG)
+        self.ends(config)
         self.assertEqual(code_of(self, model.reference, flat, x), ErrorCode.USAGE)
         self.assertEqual(code_of(self, model.reference, flat, x.T, pad), ErrorCode.USAGE)
         self.assertEqual(code_of(self, model.reference, flat[1:], x, pad), ErrorCode.USAGE)

@@ -4,6 +4,8 @@
  * are those of the reference, and here written out by hand. */
 #include "triangle.h"
 
+#include <uvcc/checkpoint.h>
+
 enum { X, W, T, Y, Z, S, M, TENSORS };
 enum { ROWS = 4, COLS = 4, OUT = 3 };
 
@@ -246,6 +248,57 @@ static void test_sessions(void **state) {
     uvcc_program_free(p);
 }
 
+static uint32_t next_run;
+static void every_step(uvcc_config *c) {
+    c->resume.checkpoint_every = 1;
+    c->resume.next_run = next_run;
+}
+
+/* A checkpoint has no public tensor: who resumes sets them again, but for constants. */
+static void test_restart(void **state) {
+    (void)state;
+    uint8_t *kept[3];
+    size_t len = 0;
+    triangle t;
+    uvcc_program *p;
+    shape s = base();
+    assert_int_equal(build(&p, &s, NULL, 0), 0);
+    next_run = 0;
+    triangle_open(&t, p, &(triangle_options){.seed = 4, .tweak = every_step});
+    triangle_ready(&t);
+    triangle_set_public(&t, W, w);
+    run_step(&t, p, 0);
+    for (unsigned i = 0; i < 3; i++) {
+        uint32_t at;
+        const uint8_t *data;
+        uvcc_checkpoint_info info;
+        while (uvcc_session_checkpoint(t.s[i], &at, &data, &len) != 0 || at != 1)
+            assert_true(triangle_turn(&t));
+        assert_int_equal(uvcc_checkpoint_read(data, len, &info), 0);
+        assert_int_equal(info.tensors, 0);
+        kept[i] = malloc(len);
+        memcpy(kept[i], data, len);
+    }
+    triangle_free(&t);
+    next_run = 1;
+    triangle_make(&t, p, &(triangle_options){.seed = 5, .tweak = every_step});
+    for (unsigned i = 0; i < 3; i++) {
+        assert_int_equal(uvcc_session_resume(t.s[i], kept[i], len), 0);
+        free(kept[i]);
+    }
+    triangle_start(&t);
+    triangle_ready(&t);
+    triangle_set_public(&t, W, w);
+    triangle_agree(&t, 1, 0);
+    triangle_input(&t, 0, 1, 1, x);
+    triangle_finish(&t, 1);
+    assert_memory_equal(uvcc_session_output(t.s[2], 1, 1), turned, sizeof turned);
+    assert_int_equal(uvcc_session_output(t.s[2], 1, 0)[0], 1 * 1 - 2 * 2 + 3 * 0 + 4 * -1);
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
+}
+
 /* A product by what is public sends nothing, nor does what is turned. */
 static void test_costs(void **state) {
     (void)state;
@@ -266,7 +319,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_hash),
         cmocka_unit_test(test_constants), cmocka_unit_test(test_sessions),
-        cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_costs),     cmocka_unit_test(test_restart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -269,12 +269,50 @@ static void put_groups_op(random_program *r, uint16_t opcode, const value *y, co
                       .in = {y->tensor, x != NULL ? x->tensor : UVCC_NO_TENSOR},
                       .out = {out->tensor},
                       .constant = constant};
+    if (opcode == UVCC_OP_CAUSAL_MASK)
+        d.window = pick(r, 4);
     if (groups > 1 || heads) {
         d.heads = (uint16_t)(heads ? groups : 1);
         d.row_groups = heads ? 1 : groups;
     }
     assert_true(uvcc_program_op(r->p, &d) >= 0);
     r->drawn[opcode]++;
+}
+
+/* A constant of the program, of 4 bits. */
+static value new_table(random_program *r, uint32_t rows, uint32_t cols) {
+    enum { MOST = 1024 };
+    int64_t values[MOST];
+    char name[16];
+    snprintf(name, sizeof name, "c%u", r->count);
+    const value v = {.tensor = uvcc_program_tensor_count(r->p), .rows = rows, .cols = cols};
+    const uvcc_tensor_desc d = {.name = name,
+                                .rows = rows,
+                                .cols = cols,
+                                .bits = 4,
+                                .lifetime = UVCC_PERSIST,
+                                .sharing = UVCC_PUBLIC,
+                                .in_buffer_of = UVCC_NO_TENSOR};
+    assert_true(rows * cols <= MOST);
+    for (size_t i = 0; i < (size_t)rows * cols; i++)
+        values[i] = (int64_t)pick(r, 31) - 15;
+    assert_true(uvcc_program_tensor(r->p, &d) >= 0);
+    assert_int_equal(uvcc_program_constant(r->p, v.tensor, values), 0);
+    return v;
+}
+
+/* What public tables do: heads of some columns turned, and a product. */
+static void grow_by_table(random_program *r, value a) {
+    const unsigned depth = log2_up(a.cols);
+    if (a.bits + depth + 5 >= 45 || a.cols > 40 || r->count + 2 > VALUES_MAX)
+        return;
+    const value w = new_table(r, a.cols, 1 + pick(r, 20));
+    add_op(r, UVCC_OP_GEMM_PART, &a, &w, new_value(r, a.rows, w.cols, a.bits + 4 + depth), 0, 0);
+    if (a.cols % 2 != 0 || a.rows > 25)
+        return;
+    const value t = new_table(r, a.rows % 2 == 0 && pick(r, 2) != 0 ? a.rows / 2 : a.rows,
+                              a.cols % 4 == 0 && pick(r, 2) != 0 ? a.cols / 2 : a.cols);
+    add_op(r, UVCC_OP_ROTATE, &a, &t, new_value(r, a.rows, a.cols, a.bits + 5), 0, 0);
 }
 
 /* Rows of each group, taken out, and put into zeros or other rows, or added to them; and a mask on
@@ -314,7 +352,10 @@ static void grow_rows(random_program *r, value a, value b) {
     int64_t constant = 1 + pick(r, 200);
     if (pick(r, 2))
         constant = -constant;
-    switch (pick(r, 8)) {
+    switch (pick(r, 9)) {
+    case 8:
+        grow_by_table(r, a);
+        break;
     case 7:
         grow_groups(r, a);
         break;

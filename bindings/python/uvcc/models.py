@@ -275,7 +275,7 @@ class Model:
     def emit(self, program: Program, weights: list[Tensor], x: TensorLike,
              padding: TensorLike | None = None, *, layer: int | None = None,
              prefix: str | None = None, phase: Phase = Phase.FWD, mb: int = 0) -> Tensor:
-        """The forward pass, or one layer of it, as ops of the open entry; the hidden states. After
+        """The forward pass, or one layer of it, as ops of the open entry; what comes out. After
         an error the program is of no further use."""
         if len(weights) != len(self.weights):
             raise usage(f"{len(weights)} weights were given, and the model has {len(self.weights)}")
@@ -309,11 +309,15 @@ class Model:
         flat = np.ascontiguousarray(weights, np.int64).reshape(-1)
         if flat.size != self.parameters:
             raise usage(f"{flat.size} weights were given, and the model has {self.parameters}")
-        rows = self._shaped(x, (self.sequences * self.tokens, self.width), "x")
+        inputs, rows_out, cols_out = (ffi.new("uvcc_tensor_desc *"), ffi.new("uint32_t *"),
+                                      ffi.new("uint32_t *"))
+        check(lib.uvcc_model_inputs(self._c, inputs, ffi.NULL))
+        check(lib.uvcc_model_output(self._c, rows_out, cols_out))
+        rows = self._shaped(x, (int(inputs.rows), int(inputs.cols)), "x")
         pad = None
         if padding is not None:
             pad = self._shaped(padding, (self.sequences, self.tokens), "padding")
-        out = np.zeros(rows.shape, np.int64)
+        out = np.zeros((int(rows_out[0]), int(cols_out[0])), np.int64)
         self._ask(lib.uvcc_model_reference, ffi.new("uvcc_allocator *", allocator()),
                   at(flat, "int64_t *"), at(rows, "int64_t *"),
                   ffi.NULL if pad is None else at(pad, "int64_t *"), at(out, "int64_t *"))

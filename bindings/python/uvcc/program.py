@@ -150,6 +150,14 @@ class Program(Owned):
         index = check(self._call(lib.uvcc_program_tensor, desc), f"tensor {name}")
         return Tensor(index, name, (shape[0], shape[1]), bits, scale, lifetime)
 
+    def constant(self, tensor: TensorLike, values: ArrayLike) -> None:
+        """The values of a PUBLIC tensor, as part of the program."""
+        index = self._index(tensor)
+        found = self.tensor_at(index)
+        given = words(values, found.shape, found.name)
+        check(self._call(lib.uvcc_program_constant, index, at(given, "int64_t *")),
+              f"constant {found.name}")
+
     def entry(self, name: str) -> int:
         """Begins an entry: what one step runs. What follows belongs to it."""
         self._next_k = {}
@@ -174,9 +182,10 @@ class Program(Owned):
            name: str | None = None, phase: Phase = Phase.FWD, k: int | None = None, mb: int = 0,
            flags: OpFlag = OpFlag(0), shift: int = 0, truncation: Truncation = Truncation.EXACT,
            lift: int = 0, function: int = 0, constant: int = 0, group: int = 0, heads: int = 0,
-           row_groups: int = 0, tile_rows: int = 0) -> int:
+           row_groups: int = 0, tile_rows: int = 0, window: int = 0) -> int:
         """An op. k: its place in the entry, phase and microbatch; without one, the next.
-        tile_rows: of a product on triples (OpFlag.BEAVER), rows of its result in a tile; 0: by the rule."""
+        tile_rows: of a product on triples (OpFlag.BEAVER), rows of its result in a tile; 0: by the rule.
+        window: of CAUSAL_MASK, how many elements of a row are kept; 0: all up to the diagonal."""
         ins = [self._index(t) for t in inputs]
         outs = [self._index(t) for t in outputs]
         if len(ins) > _api.OP_MAX_IN or len(outs) > _api.OP_MAX_OUT:
@@ -190,7 +199,7 @@ class Program(Owned):
             "in_count": len(ins), "out_count": len(outs), "in": ins, "out": outs,
             "flags": int(flags), "shift": shift, "truncation": int(truncation), "lift": lift,
             "function": function, "constant": constant, "mb": mb, "group": group, "heads": heads,
-            "row_groups": row_groups, "tile_rows": tile_rows})
+            "row_groups": row_groups, "tile_rows": tile_rows, "window": window})
         index = check(self._call(lib.uvcc_program_op, desc), f"op {name or opcode!r}")
         self._next_k[place] = k + 1
         return index

@@ -73,6 +73,7 @@ static const slot_row slots[UVCCI_TF_ALL_SLOTS] = {
     [UVCCI_TF_BC] = {"BC", ONE, LABELS, UVCC_MODEL_WEIGHT_BIAS, LABELLED},
 };
 
+/* A row for each presence. */
 static bool present(const uvcc_model_config *m, unsigned slot) {
     assert(slot < UVCCI_TF_ALL_SLOTS);
     switch (slots[slot].presence) {
