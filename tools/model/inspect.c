@@ -77,7 +77,7 @@ static void show_weights(const view *v, FILE *to) {
 static void show_ignored(const view *v, FILE *to) {
     if (v->l.w.ignored == 0)
         return;
-    (void)fprintf(to, "\nNot read, hidden states do not need them:");
+    (void)fprintf(to, "\nNot read, what comes out does not need them:");
     for (size_t i = 0; i < v->l.w.ignored; i++)
         (void)fprintf(to, "%s %s", i != 0 ? "," : "", weights_ignored(&v->l.w, i));
     (void)fputc('\n', to);
