@@ -426,12 +426,13 @@ UVCC_API int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out);
 /** A public value for a PERSIST tensor before the first step, or between steps before this host
  * agrees to the next one (UVCC_ERR_STATE after that; a checkpoint of the step, if one is due, has
  * the tensors as the step before left them, so who resumes there sets it again), the same at all
- * three parties: trivial shares. UVCC_ERR_AGAIN: the tensor is being set already. UVCC_ERR_BOUND: a
- * value is outside the bits that it declares; nothing was taken. */
+ * three parties: trivial shares, or of a PUBLIC tensor the value as it is. UVCC_ERR_AGAIN: the
+ * tensor is being set already. UVCC_ERR_BOUND: a value is outside the bits that it declares;
+ * nothing was taken. UVCC_ERR_USAGE, too: the program has its values (uvcc_program_constant). */
 UVCC_API int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v);
 /** This party's components of a PERSIST tensor, split by a client or from a checkpoint. Nobody can
  * see from shares whether the value is within its declared bits: whoever split it answers for that.
- */
+ * PUBLIC ones have none (UVCC_ERR_USAGE), nor in uvcc_session_shares. */
 UVCC_API int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
                                      const uint64_t *hi);
 /** This party's components of a PERSIST tensor as they stand between two steps, rows * cols values
@@ -442,9 +443,9 @@ UVCC_API int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uin
  * UVCC_ERR_STATE: a step is agreed to, or the tensor was never set; UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_session_shares(uvcc_session *s, uint32_t tensor, uint64_t *lo, uint64_t *hi);
 /** The last checkpoint (config.resume.checkpoint_every): all PERSIST shares of this party as they
- * stand before step *step. `*data` is valid until the next CHECKPOINT event. It holds shares:
- * encrypt it at rest and write it atomically; which to keep until when: docs/host.md.
- * UVCC_ERR_STATE if there is none. */
+ * stand before step *step; PUBLIC tensors are not in it, and who resumes sets them again. `*data`
+ * is valid until the next CHECKPOINT event. It holds shares: encrypt it at rest and write it
+ * atomically; which to keep until when: docs/host.md. UVCC_ERR_STATE if there is none. */
 UVCC_API int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, const uint8_t **data,
                                      size_t *len);
 /** The bundle of a finished step (config.checks.bundles): its leaves, this party's signed root, and

@@ -5,6 +5,8 @@
  * refused by name. */
 #include "triangle.h"
 
+#include "exec/model/model.h"
+
 #include <math.h>
 #include <uvcc/model.h>
 
@@ -567,6 +569,31 @@ static void test_rotary(void **state) {
     exact_run(&c, 0.02);
     c.padding = 1;
     exact_run(&c, 0.02);
+}
+
+/* Rounded to nearest, up to the last of the longest text. */
+static void test_rotary_table(void **state) {
+    (void)state;
+    static const double thetas[] = {0, 500000, 1.5};
+    static const uint32_t tokens[] = {0, 1, 2, 1000, 4095, 65535};
+    enum { HEAD = 10, TOKENS = 65536 };
+    int64_t *table = calloc((size_t)TOKENS * HEAD, sizeof *table);
+    uvcc_model_config c = llama();
+    c.head_size = HEAD;
+    c.tokens = TOKENS;
+    for (size_t i = 0; i < sizeof thetas / sizeof thetas[0]; i++) {
+        c.rope_theta = thetas[i];
+        uvcci_model_rotary(&c, table);
+        for (size_t k = 0; k < sizeof tokens / sizeof tokens[0]; k++)
+            for (size_t j = 0; j < HEAD / 2; j++) {
+                const double theta = i == 0 ? 10000 : thetas[i];
+                const double angle = tokens[k] * pow(theta, -2 * (double)j / HEAD);
+                const int64_t *row = table + (size_t)tokens[k] * HEAD;
+                assert_true(fabs((double)row[j] - 16384 * cos(angle)) < 0.50001);
+                assert_true(fabs((double)row[j + HEAD / 2] - 16384 * sin(angle)) < 0.50001);
+            }
+    }
+    free(table);
 }
 
 /* Rotary positions take no more rounds than none. */
@@ -1417,7 +1444,7 @@ int main(void) {
         cmocka_unit_test(test_window_tiles),   cmocka_unit_test(test_public_weights),
         cmocka_unit_test(test_embeddings),     cmocka_unit_test(test_pools),
         cmocka_unit_test(test_means),          cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_end_weights),
+        cmocka_unit_test(test_end_weights),    cmocka_unit_test(test_rotary_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
