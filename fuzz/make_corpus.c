@@ -460,6 +460,68 @@ static void policies(void) {
 #undef HEAD
 }
 
+/* A safetensors file: what fuzz_model makes of its first byte, the header's length, header, values.
+ */
+static void safetensors(const char *name, const char *header, size_t values) {
+    uint8_t bytes[1024] = {0};
+    const size_t len = strlen(header);
+    uvcci_st64(bytes, len);
+    memcpy(bytes + 8, header, len);
+    for (size_t i = 0; i < values; i++)
+        bytes[8 + len + i] = (uint8_t)(60 + i);
+    seed("model", name, 0, bytes, 8 + len + values);
+}
+
+/* Checkpoints: files of weights, good and bad ones, descriptions, and what convert writes. */
+static void models(void) {
+    safetensors("none", "{}", 0);
+    safetensors("two",
+                "{\"__metadata__\":{\"format\":\"pt\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2,1],"
+                "\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"BF16\",\"shape\":[3],"
+                "\"data_offsets\":[8,14]}}  ",
+                14);
+    safetensors("dtypes",
+                "{\"a\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]},"
+                "\"b\":{\"dtype\":\"F16\",\"shape\":[0,4],\"data_offsets\":[8,8]},"
+                "\"c\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[8,16]}}",
+                16);
+    safetensors("overlap",
+                "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+                "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[2,6]}}",
+                6);
+    safetensors("hole", "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[2,6]}}", 6);
+    seed_text("model", "bert", 1,
+              "{\"model_type\":\"bert\",\"hidden_size\":24,\"num_hidden_layers\":2,"
+              "\"num_attention_heads\":3,\"intermediate_size\":40,\"vocab_size\":97,"
+              "\"max_position_embeddings\":16,\"type_vocab_size\":2,\"hidden_act\":\"gelu\","
+              "\"layer_norm_eps\":1e-12,\"use_cache\":true}");
+    seed_text("model", "gpt2", 1,
+              "{\"model_type\":\"gpt2\",\"n_embd\":24,\"n_layer\":2,\"n_head\":3,\"n_inner\":null,"
+              "\"n_positions\":16,\"vocab_size\":97,\"scale_attn_weights\":false}");
+    seed_text("model", "gpt_neo", 1,
+              "{\"model_type\":\"gpt_neo\",\"hidden_size\":24,\"num_layers\":2,\"num_heads\":3,"
+              "\"max_position_embeddings\":16,\"vocab_size\":97,\"window_size\":4,"
+              "\"attention_types\":[[[\"global\",\"local\"],1]]}");
+    seed_text("model", "llama", 1,
+              "{\"model_type\":\"llama\",\"hidden_size\":24,\"num_hidden_layers\":2,"
+              "\"num_attention_heads\":3,\"num_key_value_heads\":1,\"head_dim\":10,"
+              "\"intermediate_size\":40,\"vocab_size\":97,\"rope_parameters\":{\"rope_theta\":1e4,"
+              "\"rope_type\":\"default\"}}");
+    seed_text(
+        "model", "weights", 2,
+        "{\"config\":{\"activation\":\"relu\",\"biases\":0,\"embedding_norm\":0,\"epsilon\":0.5,"
+        "\"ff\":\"plain\","
+        "\"ff_width\":1,\"frac_bits\":12,\"head\":\"none\",\"head_size\":0,\"heads\":1,"
+        "\"inner_bits\":0,\"input\":\"hidden\",\"kv_heads\":0,\"labels\":0,"
+        "\"last_norm\":0,\"layers\":1,\"logits_last\":0,\"mask\":\"none\","
+        "\"mode\":\"fast\",\"norm\":\"rms\",\"order\":\"pre\",\"padding\":0,\"pool\":\"none\","
+        "\"segments\":0,"
+        "\"positions\":\"none\",\"rope_theta\":0.0,\"sequences\":1,\"tokens\":1,\"unscaled\":0,"
+        "\"window_layers\":\"0000000000000000\",\"window_period\":0,\"value_bits\":0,"
+        "\"vocabulary\":0,\"weight_bits\":0,\"weights\":\"secret\",\"width\":1,\"window\":0},"
+        "\"element_bytes\":4,\"model_type\":\"bert\",\"parameters\":8}");
+}
+
 /* The two calls of a triangle to party 0, whole, cut, and with a flipped bit. */
 static void calls(void) {
     for (uint8_t from = 1; from < UVCC_PARTIES; from++) {
@@ -512,5 +574,6 @@ int main(int argc, char **argv) {
     texts();
     policies();
     calls();
+    models();
     return 0;
 }

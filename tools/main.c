@@ -10,6 +10,7 @@
 #include "interrupt.h"
 #include "keygen.h"
 #include "lm/generate.h"
+#include "model/model.h"
 #include "nonlinear.h"
 #include "party/launch.h"
 #include "party/party.h"
@@ -39,6 +40,7 @@ static void usage(FILE *to) {
                 "  uvcc trace      joins traces of several processes\n"
                 "  uvcc keygen     makes key files and shows public keys\n"
                 "  uvcc triples    makes triples ahead and shows what is kept of them\n"
+                "  uvcc model      looks at checkpoints of transformers and converts them\n"
                 "  uvcc nonlinear  measures the nonlinear functions\n"
                 "  uvcc pipeline   a pipeline of stages in simulated time\n"
                 "  uvcc selftest   checks this machine's compute kernels\n"
@@ -63,6 +65,7 @@ static const struct command {
     {"triples", triples_main, EXIT_FAILED},   {"status", show_main, EXIT_FAILED},
     {"plan", plan_main, EXIT_FAILED},         {"launch", launch_main, EXIT_FAILED},
     {"trace", trace_join_main, EXIT_FAILED},  {"client", client_main, EXIT_FAILED},
+    {"model", model_main, EXIT_FAILED},
 };
 
 int main(int argc, char **argv) {

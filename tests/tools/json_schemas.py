@@ -57,6 +57,12 @@ CASES = [
     ("launch", "launch --dir measured measured.json", 0),
     ("party", "party --config measured/party2/config.json", 0),
     ("status", "status unix:waiting/page", 0),
+    ("model-inspect", "model inspect %s/tests/data/models/bert" % ROOT, 0),
+    ("model-inspect", "model inspect %s/tests/data/models/llama --frac-bits 20 --value-bits 12" % ROOT, 0),
+    ("model-check", "model check %s/tests/data/models/bert --input %s/tests/data/models/bert/expected.safetensors" %
+     (ROOT, ROOT), 0),
+    ("model-check", "model check %s/tests/data/models/bert --tokens 2" % ROOT, 0),
+    ("model-check", "model check %s/tests/data/models/llama --tokens 2 --value-bits 1" % ROOT, 1),
 ]
 
 

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* description.h - what config.json of the library `transformers` says of a model, of the kinds
+ * bert, gpt2, gpt_neo and llama. It says all that these models compute, also what uvcc_model_config
+ * has no field for yet; description_config() makes one of it, or refuses by name. */
+#ifndef UVCC_TOOLS_MODEL_DESCRIPTION_H
+#define UVCC_TOOLS_MODEL_DESCRIPTION_H
+
+#include <jansson.h>
+#include <uvcc/model.h>
+
+#include "flags.h"
+
+typedef enum model_family { FAMILY_BERT, FAMILY_GPT2, FAMILY_GPT_NEO, FAMILY_LLAMA } model_family;
+
+typedef struct model_description {
+    model_family family;
+    uint32_t layers, width, heads, kv_heads, head_size, ff_width;
+    uint32_t vocabulary, positions; /* positions: the most tokens */
+    uint32_t types;                 /* of tokens, BERT's segments; 0: none */
+    uint8_t ff, activation, norm, order, last_norm, biases; /* as in uvcc_model_config */
+    bool causal;
+    bool learned, rotary; /* positions: a table that is added; turned pairs of Q and K */
+    double theta;         /* of rotary ones */
+    bool tied;            /* logits are made by the embeddings of tokens */
+    uint32_t labels;      /* of a classifier */
+    bool unscaled;        /* scores are not divided by the root of the head size */
+    bool embedding_norm;
+    double epsilon;
+    uint32_t window;                      /* of local layers: itself and those before it */
+    uint8_t local[UVCC_MODEL_MAX_LAYERS]; /* 1: only the window is seen */
+    char unknown[512]; /* members of config.json that nobody knows here, "a, b"; "": none */
+} model_description;
+
+/* `path`: the file, for the line. 0, or -1 and a line that names the member and its value. */
+int description_read(model_description *out, const json_t *config, const char *path,
+                     const flag_message *m);
+/* "bert", as config.json has it. */
+const char *description_family(const model_description *d);
+
+/* What comes out of a pass. */
+typedef enum model_gives {
+    GIVES_HIDDEN,
+    GIVES_LOGITS,
+    GIVES_LAST_LOGITS, /* of each sequence's last token */
+    GIVES_POOLED,      /* of each sequence, as BERT's pooler does it */
+    GIVES_LABELS,      /* what a classifier makes of that */
+} model_gives;
+
+/* Numbers and sizes of a pass. */
+typedef struct model_pass {
+    uint32_t sequences, tokens;
+    uint32_t frac_bits, value_bits, weight_bits, inner_bits;
+    bool padding, public_weights;
+    bool tokens_in; /* one-hot tokens, not rows of embeddings */
+    uint8_t gives;  /* model_gives */
+    uint8_t mode;
+} model_pass;
+
+/* What the library takes of it for such a pass: 0, or UVCC_ERR_* and a line that names what is not
+ * there yet, or what does not fit. The weights' list and shapes are right in *out all the same,
+ * under the least numbers, unless UVCC_ERR_USAGE says that there is no such list. */
+int description_config(const model_description *d, const model_pass *pass, uvcc_model_config *out,
+                       char *message, size_t message_cap);
+/* Whether layer l sees less than all tokens before it, of so many. */
+bool description_is_local(const model_description *d, uint32_t layer, uint32_t tokens);
+
+#endif

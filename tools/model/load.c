@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* load.c - a checkpoint as the commands of `uvcc model` look at it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/model.h"
+#include "report.h"
+
+enum { WEIGHT_BITS_LEAST = 4 };
+
+/* One after the other, so that a large checkpoint needs memory for one weight. */
+static int look(loaded *l, unsigned bits, const flag_message *m) {
+    uvcc_model_weight w;
+    l->stats = calloc(l->w.count + 1, sizeof *l->stats);
+    int rc = l->stats == NULL ? flag_fail(m, "out of memory") : 0;
+    for (uint32_t i = 0; rc == 0 && uvcc_model_weight_at(&l->w.shape, i, &w) == 0; i++) {
+        const uint64_t n = (uint64_t)w.rows * w.cols;
+        double *v = malloc(n * sizeof *v);
+        rc = v == NULL ? flag_fail(m, "out of memory") : weights_read(&l->w, i, v, m);
+        if (rc == 0) {
+            fixed_note(&l->stats[i], v, n, l->pass.frac_bits, bits);
+            fixed_note(&l->all, v, n, l->pass.frac_bits, bits);
+        }
+        free(v);
+    }
+    return rc;
+}
+
+static int describe(loaded *l, const model_options *o, const flag_message *m) {
+    uvcc_model_config shape;
+    if (description_read(&l->d, l->from.config, l->from.config_path, m) != 0)
+        return -1;
+    if (l->d.unknown[0] != '\0' && !o->ignore_unknown && strcmp(o->word[0], "inspect") != 0)
+        return flag_fail(m,
+                         "%s: %s: not known here; if it changes nothing of the forward pass, give "
+                         "--ignore-unknown",
+                         l->from.config_path, l->d.unknown);
+    if (l->pass.tokens == 0)
+        l->pass.tokens = l->d.positions < 128 ? l->d.positions : 128;
+    const int err = description_config(&l->d, &l->pass, &shape, l->refused, sizeof l->refused);
+    if (err == UVCC_ERR_USAGE)
+        return flag_fail(m, "%s: %s", l->from.config_path, l->refused);
+    return weights_open(&l->w, &l->from, &l->d, &shape, m);
+}
+
+static int load(loaded *l, const model_options *o, const flag_message *m) {
+    int rc = checkpoint_open(&l->from, o->word[1], m);
+    if (rc == 0)
+        rc = describe(l, o, m);
+    if (rc == 0)
+        rc = look(l, o->weight_bits != 0 ? o->weight_bits : FIXED_BITS_MOST, m);
+    if (rc == 0 && o->weight_bits == 0)
+        l->pass.weight_bits = l->all.bits > WEIGHT_BITS_LEAST ? l->all.bits : WEIGHT_BITS_LEAST;
+    if (rc == 0 && description_config(&l->d, &l->pass, &l->config, l->refused, sizeof l->refused) ==
+                       UVCC_ERR_USAGE)
+        rc = flag_fail(m, "%s: %s", l->from.config_path, l->refused);
+    return rc;
+}
+
+int model_load(loaded *out, const model_options *o, uint32_t tokens) {
+    char message[MODEL_MESSAGE_BYTES] = "";
+    const flag_message m = {message, sizeof message};
+    *out = (loaded){.pass = {.sequences = o->sequences,
+                             .tokens = tokens,
+                             .frac_bits = o->frac_bits,
+                             .value_bits = o->value_bits,
+                             .weight_bits = o->weight_bits,
+                             .inner_bits = o->inner_bits,
+                             .padding = o->padding,
+                             .tokens_in = o->takes != 0,
+                             .gives = (uint8_t)o->gives,
+                             .public_weights = o->public_weights,
+                             .mode = (uint8_t)o->mode}};
+    if (load(out, o, &m) == 0)
+        return EXIT_DONE;
+    model_unload(out);
+    return report_error(EXIT_BAD_INPUT, "%s", message);
+}
+
+int model_refuse(const loaded *l) {
+    return report_error(EXIT_BAD_INPUT, "%s: %s", l->from.dir, l->refused);
+}
+
+void model_unload(loaded *l) {
+    free(l->stats);
+    weights_close(&l->w);
+    checkpoint_close(&l->from);
+    l->stats = NULL;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model.h - `uvcc model`: looks at a checkpoint of a transformer, makes fixed-point weights of it,
+ * and checks what they give. */
+#ifndef UVCC_TOOLS_MODEL_MODEL_H
+#define UVCC_TOOLS_MODEL_MODEL_H
+
+#include "model/fixed.h"
+
+int model_main(int argc, char *const *argv);
+
+/* ---- for the files of this command ---- */
+
+enum { MODEL_WORDS_MAX = 2, MODEL_MESSAGE_BYTES = 512 };
+
+typedef struct model_options {
+    const char *word[MODEL_WORDS_MAX];                       /* inspect, convert or check; a path */
+    const char *out, *input, *json;                          /* NULL: not given */
+    uint32_t sequences, tokens;                              /* tokens 0: not given */
+    uint32_t frac_bits, value_bits, weight_bits, inner_bits; /* bits 0: not given */
+    uint32_t mode;                                           /* uvcc_model_mode */
+    uint32_t takes, gives; /* takes: 1: tokens; gives: model_gives */
+    uint64_t seed;
+    bool padding, clip, public_weights, ignore_unknown, help;
+} model_options;
+
+/* A checkpoint and what was made of its description. */
+typedef struct loaded {
+    checkpoint from;
+    model_description d;
+    model_pass pass;
+    uvcc_model_config config; /* what the library runs; without `refused` */
+    char refused[256];        /* why it does not run it yet; "": it does */
+    weights w;
+    fixed_stats *stats; /* of each weight */
+    fixed_stats all;
+} loaded;
+
+/* 0, or an exit status after reporting. Weights are looked at: the bits that were not given are the
+ * least that hold them, but the 4 that uvcc_model_config has at least. tokens: of the pass. */
+int model_load(loaded *out, const model_options *o, uint32_t tokens);
+/* Reports what keeps the library from running it: an exit status. */
+int model_refuse(const loaded *l);
+void model_unload(loaded *l);
+
+int model_inspect(const model_options *o);
+int model_convert(const model_options *o);
+int model_check(const model_options *o);
+
+#endif
