@@ -133,8 +133,6 @@ static cudaError_t give(void *p) {
 static bool runs(cudaStream_t s, cudaError_t *e) {
     *e = enter(FAKE_LAUNCH);
     (void)pthread_mutex_lock(&fake.lock);
-    if (fake.breaks)
-        fake.broken = true;
     if (fake.hang)
         s->hung = true;
     const bool run = *e == cudaSuccess && !s->hung && !fake.broken;
@@ -367,7 +365,12 @@ cudaError_t uvcci_gpu_run_bytes(const uvcc_copy_item *items, uint32_t count, siz
 
 cudaError_t uvcci_gpu_run_mark(uint32_t *to, uint32_t mark, cudaStream_t s) {
     cudaError_t e = cudaSuccess;
-    if (runs(s, &e))
+    const bool run = runs(s, &e);
+    (void)pthread_mutex_lock(&fake.lock);
+    fake.broken |= fake.breaks;
+    const bool broken = fake.broken;
+    (void)pthread_mutex_unlock(&fake.lock);
+    if (run && !broken)
         __atomic_store_n(to, mark, __ATOMIC_RELEASE);
     return e;
 }

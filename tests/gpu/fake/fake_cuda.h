@@ -23,7 +23,7 @@ void fake_block(fake_call c);
 /* Kernels that are launched from now on never end, and nothing behind them; false: they do again,
  * those before stay. */
 void fake_hang(bool on);
-/* The next kernel fails, and all calls after it. */
+/* A kernel of the next job fails when all of it is launched, and so do calls after that. */
 void fake_break(void);
 /* Memory of the device that is out now, of the host. */
 size_t fake_device_bytes(void);
