@@ -18,6 +18,7 @@
 
 #include "dir_lock.h"
 #include "files.h"
+#include "host_cards.h"
 #include "interrupt.h"
 
 #define RANK_BITS         8u   /* of sessions of a job */
@@ -174,31 +175,6 @@ static int open_trace(host *h) {
     return status;
 }
 
-/* Workers on devices: what a party's exchange goes between these. */
-static int open_planes(host *h) {
-    int rc = 0;
-    for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++) {
-        uvcc_collective_config cfg = {.size = sizeof cfg,
-                                      .alloc = h->al,
-                                      .replicas = (uint16_t)h->c.replicas,
-                                      .stages = (uint16_t)h->c.stages,
-                                      .tp_ranks = (uint16_t)h->c.tensor_ranks};
-        if (h->c.run->compute == RUN_COMPUTE_GPU && h->workers > 1) {
-            const char *why = NULL;
-            rc = cards_open(&h->cards[p], cfg.replicas, cfg.stages, cfg.tp_ranks, &why);
-            if (why != NULL)
-                return report_error(EXIT_BAD_INPUT,
-                                    "--compute gpu: %s; give fewer workers, or inline or threads",
-                                    why);
-            if (rc == 0)
-                cfg.elsewhere = cards_elsewhere(h->cards[p]);
-        }
-        if (rc == 0)
-            rc = uvcc_collective_new(&h->plane[p], &cfg);
-    }
-    return rc == 0 ? EXIT_DONE : host_failed(h, "the local plane", rc);
-}
-
 static void hook_trace(host *h, const host_worker *w, unsigned p, uvcc_config *session,
                        uvcc_cpu_config *cpu) {
     char name[64], worker[48] = "";
@@ -249,21 +225,6 @@ static void configure(host *h, host_worker *w, unsigned p, uvcc_config *cfg, uvc
         h->c.hooks.configure(h->c.hooks.user, w, p, cfg, cpu);
 }
 
-static int open_card(const host *h, host_worker *w, unsigned p, uvcc_config *cfg,
-                     uvcc_cpu_config *cpu) {
-    const run_options *o = h->c.run;
-    const card_config c = {.device = o->device, .rank = w->rank, .bytes = o->device_bytes};
-    char why[CARD_TEXT_BYTES];
-    if (o->compute != RUN_COMPUTE_GPU)
-        return EXIT_DONE;
-    const int rc = card_open(&w->party[p].card, &c, cpu, why);
-    if (rc != 0)
-        return report_error(rc == UVCC_ERR_CONFIG ? EXIT_BAD_INPUT : EXIT_FAILED,
-                            "--compute gpu: %s; give inline or threads to do without", why);
-    cfg->alloc = card_allocator(w->party[p].card);
-    return EXIT_DONE;
-}
-
 /* What a session refuses of its program is the options' doing, anything else ours. */
 static int open_party(host *h, host_worker *w, unsigned p) {
     host_party *me = &w->party[p];
@@ -281,7 +242,7 @@ static int open_party(host *h, host_worker *w, unsigned p) {
             parties_configure(h->threads, p, &cpu);
         if (h->cards[p] != NULL)
             cards_on_wake(h->cards[p], cpu.wake, cpu.wake_user);
-        const int status = open_card(h, w, p, &cfg, &cpu);
+        const int status = host_open_card(h, w, p, &cfg, &cpu);
         if (status != EXIT_DONE)
             return status;
         rc = uvcc_cpu_new(&me->cpu, &cpu);
@@ -380,7 +341,7 @@ int host_open(host *h, const host_config *c) {
     if (status == EXIT_DONE)
         status = open_audit(h);
     if (status == EXIT_DONE)
-        status = open_planes(h);
+        status = host_open_planes(h);
     if (status == EXIT_DONE)
         status = open_trace(h);
     if (status == EXIT_DONE)

@@ -37,7 +37,6 @@ int uvcci_hkdf_expand(const uint8_t prk[32], const void *info, size_t info_len, 
                       size_t out_len);
 
 enum { UVCCI_SUITE_CHACHA20_POLY1305 = 1, UVCCI_SUITE_AES256_GCM = 2 };
-#define UVCCI_TAG_BYTES 16u
 
 /* AEAD of a data frame: 12-byte nonce LE32(0) || LE64(seq). The context keeps the expanded key of
  * one (suite, key); suite 2 holds an object of a library, so free it. */

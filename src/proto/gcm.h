@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define UVCCI_TAG_BYTES 16u
+
 typedef struct uvcci_gcm_way {
     const char *name;
     /* What belongs to one key, or NULL. */

@@ -14,8 +14,6 @@
 #include <stdatomic.h>
 #include <uvcc/types.h>
 
-#include "proto/crypto.h"
-
 enum { ALIGNMENT = 64 }; /* of a key */
 
 static IMB_MGR *make_manager(void) {
@@ -73,7 +71,7 @@ static int seal(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len,
     IMB_AES256_GCM_ENC(manager(), ((aligned_key *)k)->key, &c, len != 0 ? out : none,
                        len != 0 ? in : none, len, nonce, ad_len != 0 ? ad : none, ad_len, tag,
                        UVCCI_TAG_BYTES);
-    uvcci_wipe(&c, sizeof c); /* it has the last block of the key stream */
+    OPENSSL_cleanse(&c, sizeof c); /* it has the last block of the key stream */
     return 0;
 }
 
@@ -84,11 +82,11 @@ static int open(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len,
     IMB_AES256_GCM_DEC(manager(), ((aligned_key *)k)->key, &c, len != 0 ? out : none,
                        len != 0 ? in : none, len, nonce, ad_len != 0 ? ad : none, ad_len, is,
                        sizeof is);
-    uvcci_wipe(&c, sizeof c);
+    OPENSSL_cleanse(&c, sizeof c);
     const int rc = CRYPTO_memcmp(is, tag, sizeof is) == 0 ? 0 : UVCC_ERR_AUTH;
-    uvcci_wipe(is, sizeof is); /* the right tag of a forgery */
+    OPENSSL_cleanse(is, sizeof is); /* the right tag of a forgery */
     if (rc != 0)
-        uvcci_wipe(out, len);
+        OPENSSL_cleanse(out, len);
     return rc;
 }
 

@@ -8,8 +8,6 @@
 #include <string.h>
 #include <uvcc/types.h>
 
-#include "proto/crypto.h"
-
 typedef struct contexts {
     EVP_CIPHER_CTX *enc, *dec;
 } contexts;
@@ -40,7 +38,7 @@ static int seal(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len,
     if (run_through(c, nonce, ad, ad_len, in, len, out) && EVP_CipherFinal_ex(c, none, &n) == 1 &&
         EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_GET_TAG, UVCCI_TAG_BYTES, tag) == 1)
         return 0;
-    uvcci_wipe(out, len); /* in place, it may be plaintext still */
+    OPENSSL_cleanse(out, len); /* in place, it may be plaintext still */
     return UVCC_ERR_CRYPTO;
 }
 
@@ -55,7 +53,7 @@ static int open(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len,
         EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_TAG, UVCCI_TAG_BYTES, expected) == 1)
         err = EVP_CipherFinal_ex(c, none, &n) == 1 ? 0 : UVCC_ERR_AUTH;
     if (err != 0)
-        uvcci_wipe(out, len); /* GCM decrypts before it knows */
+        OPENSSL_cleanse(out, len); /* GCM decrypts before it knows */
     return err;
 }
 

@@ -7,7 +7,7 @@ cc=$1 source=$2 uvcc=$3 library=$4 io=$5 io_libs=$6
 shift 6
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-libs="$(pkg-config --libs libsodium libcrypto jansson) -lisal -lm -lpthread"
+libs="$(pkg-config --libs libsodium libcrypto jansson) $(sed -n 's/^Libs.private: *//p' meson-private/uvcc.pc)"
 
 # number, seeds within which it has to be found, what it is
 table='1 100 a frame that came is taken again

@@ -6,7 +6,7 @@ set -eu
 cc=$1 source=$2 library=$3 support=$4 tests=$5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-libs="$(pkg-config --libs libsodium libcrypto jansson cmocka) -lisal -lm -lpthread"
+libs="$(pkg-config --libs libsodium libcrypto jansson cmocka) $(sed -n 's/^Libs.private: *//p' meson-private/uvcc.pc)"
 said='a word of a key stream would be read twice'
 flags="-std=c17 -O1 -w -D_POSIX_C_SOURCE=200809L -DUVCC_CHECK_PRG -I$source/include -I$source/src"
 

@@ -201,7 +201,7 @@ static void commands_say_what_is_wrong(void **state) {
         set("UVCC_FSS_BACKEND", NULL);
         set("UVCC_GPU_BYTES", NULL);
     }
-    refused("train --model transformer --replicas 2 --compute gpu", "give one worker");
+    refused("train --model transformer --replicas 2 --compute gpu", "give fewer workers");
     refused("replay x --device 1", "--device does nothing without --compute gpu");
     const char *why = NULL;
     if (card_count(&why) == 0) { /* the tool may know of cards what this test does not */

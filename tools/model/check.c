@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 #include <uvcc/host.h>
 
-#include "model/container.h"
-#include "model/input.h"
-#include "model/model.h"
-#include "model/real.h"
-#include "report.h"
+#include "../report.h"
+#include "container.h"
+#include "input.h"
+#include "model.h"
+#include "real.h"
 
 /* How far values are from what they should be. */
 typedef struct distance {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint.c - see checkpoint.h. */
-#include "model/checkpoint.h"
+#include "checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "flags_json.h"
+#include "../flags_json.h"
 
 #define WHOLE "model.safetensors"
 #define INDEX "model.safetensors.index.json"

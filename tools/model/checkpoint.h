@@ -5,7 +5,7 @@
 #ifndef UVCC_TOOLS_MODEL_CHECKPOINT_H
 #define UVCC_TOOLS_MODEL_CHECKPOINT_H
 
-#include "model/safetensors.h"
+#include "safetensors.h"
 
 enum { CHECKPOINT_FILES_MAX = 1000 };
 

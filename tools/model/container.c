@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* container.c - see container.h. */
-#include "model/container.h"
+#include "container.h"
 
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "flags_json.h"
+#include "../flags_json.h"
 
 enum { VERSION = 1, FIXED_BYTES = 16, ALIGNMENT = 64, HEADER_BYTES_MAX = 1 << 16 };
 static const char magic[8] = {'U', 'V', 'C', 'C', 'M', 'O', 'D', 'L'};

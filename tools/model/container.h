@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <uvcc/model.h>
 
-#include "model/map.h"
+#include "map.h"
 
 typedef struct container {
     uvcc_model_config config;

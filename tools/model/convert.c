@@ -3,10 +3,10 @@
 #include <sodium.h>
 #include <stdlib.h>
 
-#include "atomic_file.h"
-#include "model/container.h"
-#include "model/model.h"
-#include "report.h"
+#include "../atomic_file.h"
+#include "../report.h"
+#include "container.h"
+#include "model.h"
 
 static int put_weight(const loaded *l, uint32_t i, const uvcc_model_weight *w,
                       container_writer *to) {

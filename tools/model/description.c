@@ -3,7 +3,7 @@
  *
  * Members are asked for one by one, each with what it may be; those that were asked for, and those
  * of a list that change nothing of a forward pass, are the known ones. */
-#include "model/description.h"
+#include "description.h"
 
 #include <stdlib.h>
 #include <string.h>

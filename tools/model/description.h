@@ -8,7 +8,7 @@
 #include <jansson.h>
 #include <uvcc/model.h>
 
-#include "flags.h"
+#include "../flags.h"
 
 typedef enum model_family { FAMILY_BERT, FAMILY_GPT2, FAMILY_GPT_NEO, FAMILY_LLAMA } model_family;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fixed.c - see fixed.h. */
-#include "model/fixed.h"
+#include "fixed.h"
 
 #include <math.h>
 #include <stdlib.h>

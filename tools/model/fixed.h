@@ -4,7 +4,7 @@
 #ifndef UVCC_TOOLS_MODEL_FIXED_H
 #define UVCC_TOOLS_MODEL_FIXED_H
 
-#include "model/weights.h"
+#include "weights.h"
 
 enum { FIXED_BITS_MOST = 40 }; /* all that weights of a checkpoint can need */
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* input.c - see input.h. */
-#include "model/input.h"
+#include "input.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/real.h"
+#include "real.h"
 
 enum { TOKENS_MAX = 65536, ROWS_MAX = 1 << 24 };
 

@@ -4,7 +4,7 @@
 #ifndef UVCC_TOOLS_MODEL_INPUT_H
 #define UVCC_TOOLS_MODEL_INPUT_H
 
-#include "model/weights.h"
+#include "weights.h"
 
 typedef struct model_input {
     uint32_t sequences, tokens;

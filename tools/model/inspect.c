@@ -5,8 +5,8 @@
 #include <string.h>
 #include <uvcc/host.h>
 
-#include "model/model.h"
-#include "report.h"
+#include "../report.h"
+#include "model.h"
 
 typedef struct view {
     const model_options *o;

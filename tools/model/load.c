@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/model.h"
-#include "report.h"
+#include "../report.h"
+#include "model.h"
 
 enum { WEIGHT_BITS_LEAST = 4 };
 

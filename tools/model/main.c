@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/model.h"
-#include "report.h"
+#include "../report.h"
+#include "model.h"
 
 static const char *const takes[] = {"hidden", "tokens", NULL};
 static const char *const gives[] = {"hidden", "logits", "last", "pooled", "labels", NULL};

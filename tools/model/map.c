@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* map.c - see map.h. */
-#include "model/map.h"
+#include "map.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "flags.h"
+#include "../flags.h"
 
 typedef struct file_map {
     uint8_t *bytes; /* NULL: an empty file */

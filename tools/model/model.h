@@ -4,7 +4,7 @@
 #ifndef UVCC_TOOLS_MODEL_MODEL_H
 #define UVCC_TOOLS_MODEL_MODEL_H
 
-#include "model/fixed.h"
+#include "fixed.h"
 
 int model_main(int argc, char *const *argv);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* real.c - see real.h. */
-#include "model/real.h"
+#include "real.h"
 
 #include <math.h>
 #include <stdio.h>

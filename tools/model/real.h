@@ -5,7 +5,7 @@
 #ifndef UVCC_TOOLS_MODEL_REAL_H
 #define UVCC_TOOLS_MODEL_REAL_H
 
-#include "model/description.h"
+#include "description.h"
 
 /* Of one tensor of the pass. */
 typedef struct range {

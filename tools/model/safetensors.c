@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors.c - see safetensors.h. */
-#include "model/safetensors.h"
+#include "safetensors.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "model/map.h"
+#include "map.h"
 
 #define ST_HEADER_BYTES_MAX 100000000u
 enum { ST_RANK_MAX = 8 };

@@ -3,7 +3,7 @@
  *
  * PyTorch's Linear keeps outputs x inputs, so it is transposed; Conv1D of GPT-2 keeps inputs x
  * outputs, and its c_attn Q, K and V side by side. */
-#include "model/weights.h"
+#include "weights.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #ifndef UVCC_TOOLS_MODEL_WEIGHTS_H
 #define UVCC_TOOLS_MODEL_WEIGHTS_H
 
-#include "model/checkpoint.h"
-#include "model/description.h"
+#include "checkpoint.h"
+#include "description.h"
 
 /* What stands before the layers: rows of tokens, positions and segments, and a norm. */
 typedef enum embedding {
