@@ -41,8 +41,8 @@ INSTALLED_MAY = [r'<uvcc/[a-z0-9_]+\.(h|def)>', r'<std(bool|def|int)\.h>']
 PROTO_MAY = [r'"proto/[a-z0-9_]+\.(h|def)"',
              r'<uvcc/(types|frame|demux|dialog|blv1|link|pipeline|audit)\.h>',
              r'<uvcc/(errors|kinds|tlvs|aborts|tags|leaves|faults)\.def>',
-             r'<(assert|limits|stdalign|stdbool|stddef|stdint|string)\.h>',
-             r'<(sodium|cpuid|[a-z0-9]*intrin|isa-l|crc)\.h>', r'<(openssl|isa-l)/[a-z0-9_]+\.h>']
+             r'<(assert|limits|stdalign|stdatomic|stdbool|stddef|stdint|string)\.h>',
+             r'<(sodium|intel-ipsec-mb|cpuid|[a-z0-9]*intrin|isa-l|crc)\.h>', r'<(openssl|isa-l)/[a-z0-9_]+\.h>']
 EXEC_MAY = [r'"proto/[a-z0-9_]+\.(h|def)"', r'"exec/[a-z]+/[a-z0-9_]+\.(h|def)"', r'<[^>]*>']
 
 # A dependency: module `user` needs module `used`, since `why`.
