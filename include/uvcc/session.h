@@ -443,9 +443,10 @@ UVCC_API int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uin
  * UVCC_ERR_STATE: a step is agreed to, or the tensor was never set; UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_session_shares(uvcc_session *s, uint32_t tensor, uint64_t *lo, uint64_t *hi);
 /** The last checkpoint (config.resume.checkpoint_every): all PERSIST shares of this party as they
- * stand before step *step; PUBLIC tensors are not in it, and who resumes sets them again. `*data`
- * is valid until the next CHECKPOINT event. It holds shares: encrypt it at rest and write it
- * atomically; which to keep until when: docs/host.md. UVCC_ERR_STATE if there is none. */
+ * stand before step *step; PUBLIC tensors are not in it, and who resumes sets them again
+ * (uvcc_session_step: UVCC_ERR_STATE before that). `*data` is valid until the next CHECKPOINT
+ * event. It holds shares: encrypt it at rest and write it atomically; which to keep until when:
+ * docs/host.md. UVCC_ERR_STATE if there is none. */
 UVCC_API int uvcc_session_checkpoint(const uvcc_session *s, uint32_t *step, const uint8_t **data,
                                      size_t *len);
 /** The bundle of a finished step (config.checks.bundles): its leaves, this party's signed root, and

@@ -429,6 +429,8 @@ static void test_configs(void **state) {
          "m/config.json: use_moe: not known here; if it changes nothing of the forward pass, give "
          "--ignore-unknown"},
         {"bert", "{", "{{", "m/config.json:1:"},
+        {"gpt2", "\"scale_attn_weights\": true", "\"scale_attn_weights\": 1",
+         "m/config.json: scale_attn_weights: 1 must be true or false"},
         {"gpt2", "\"scale_attn_by_inverse_layer_idx\": false",
          "\"scale_attn_by_inverse_layer_idx\": true",
          "m/config.json: scale_attn_by_inverse_layer_idx: true is not supported"},
@@ -440,6 +442,11 @@ static void test_configs(void **state) {
         {"llama", "\"rope_type\": \"default\"", "\"rope_type\": \"llama3\"",
          "m/config.json: rope_parameters: {\"rope_theta\":10000.0,\"rope_type\":\"llama3\"} is not "
          "supported"},
+        {"llama", "\"rope_theta\": 10000.0", "\"rope_theta\": 1",
+         "m/config.json: rope_parameters: {\"rope_theta\":1,\"rope_type\":\"default\"} is not "
+         "supported"},
+        {"llama", "\"use_cache\": true", "\"rope_theta\": 0",
+         "m/config.json: rope_theta: 0 must be above 1"},
         {"llama", "\"use_cache\": true", "\"rope_scaling\": {\"type\": \"linear\"}",
          "m/config.json: rope_scaling: {\"type\":\"linear\"} is not supported"},
         {"llama", "\"mlp_bias\": false", "\"mlp_bias\": true",
@@ -464,6 +471,42 @@ static void test_configs(void **state) {
     char *said = output_of("model inspect m");
     assert_non_null(strstr(said, "Not known in config.json: later"));
     free(said);
+    remove_tree("m");
+}
+
+/* What convert reads is never what it writes, and a file says what there is to say of it. */
+static void test_places(void **state) {
+    (void)state;
+    copy_model("gpt2");
+    refused("model convert m --out m/model.safetensors", "which it would replace");
+    refused("model convert m --out m/config.json", "which it would replace");
+    refused("model convert m --out -", "standard output takes --json alone");
+    free(output_of("model convert m --out m/w"));
+    free(output_of("model check m/w --seed 2 --mode fast"));
+    refused("model check m/w --tokens 3", "--tokens does nothing with a file of weights");
+    refused("model check m/w --value-bits 3", "--value-bits does nothing with a file of weights");
+    refused("model check m/w --gives logits", "--gives does nothing with a file of weights");
+    remove_tree("m");
+}
+
+/* Names of a file command no terminal, and are cut between characters. */
+static void test_names(void **state) {
+    (void)state;
+    char name[256] = "\"\\u001b[2J\": 1, \"x";
+    for (unsigned i = 0; i < 60; i++)
+        strcat(name, "é");
+    strcat(name, "\": 1, \"use_cache\"");
+    copy_model("bert");
+    edit("config.json", "\"use_cache\"", name);
+    edit("model.safetensors", "\"pooler.dense.bias\"", "\"pooler.\\u001bns.b\"");
+    char *said = output_of("model inspect m");
+    assert_null(strchr(said, 27));
+    assert_non_null(strstr(said, "Not known in config.json: \\x1b[2J, xé"));
+    assert_non_null(strstr(said, "pooler.\\x1bns.b"));
+    free(said);
+    json_t *j = json_of("model inspect m --json -", EXIT_DONE);
+    assert_int_equal(strlen(test_str(j, "unknown")), 4 + 2 + 99);
+    json_decref(j);
     remove_tree("m");
 }
 
@@ -587,6 +630,13 @@ static void test_inputs(void **state) {
             "has no input_ids of sequences x tokens");
     refused("model check m --input " MODELS "bert/expected.safetensors",
             "token_type_ids: the model has no types of tokens");
+    /* what is no number is no result */
+    size_t len;
+    uint8_t *bytes = bytes_of(MODELS "gpt2/expected.safetensors", &len);
+    memset(bytes + len - 4, 0xff, 4);
+    write_file("m/i", (char *)bytes, len);
+    free(bytes);
+    refused("model check m --gives logits --input m/i", "has a value that is no number");
     refused("model check m --tokens 17", "tokens: 17 are more than the model's 16 positions");
     remove_tree("m");
 }
@@ -737,7 +787,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_fixtures),     cmocka_unit_test(test_bits),
         cmocka_unit_test(test_seeds),        cmocka_unit_test(test_inspect),
         cmocka_unit_test(test_container),    cmocka_unit_test(test_clipping),
-        cmocka_unit_test(test_configs),      cmocka_unit_test(test_other_words),
+        cmocka_unit_test(test_configs),      cmocka_unit_test(test_names),
+        cmocka_unit_test(test_places),       cmocka_unit_test(test_other_words),
         cmocka_unit_test(test_tensors),      cmocka_unit_test(test_inputs),
         cmocka_unit_test(test_options),      cmocka_unit_test(test_secure),
         cmocka_unit_test(test_rounding),     cmocka_unit_test(test_shapes),

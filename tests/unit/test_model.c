@@ -571,6 +571,33 @@ static void test_rotary(void **state) {
     exact_run(&c, 0.02);
 }
 
+/* Layers of one program have a table in common; one of other positions is not taken for it. */
+static void test_rotary_again(void **state) {
+    (void)state;
+    uvcc_model_config c = llama();
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_program *p;
+    uvcc_tensor_desc x;
+    uint32_t weights[64], y;
+    char why[256];
+    c.layers = 3;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    assert_int_equal(uvcc_model_inputs(&c, &x, NULL), 0);
+    assert_int_equal(uvcc_model_weights(&c, p, "", weights, why, sizeof why), 0);
+    x.name = "X";
+    const uint32_t in = (uint32_t)uvcc_program_tensor(p, &x), none = UVCC_NO_TENSOR;
+    assert_int_equal(uvcc_program_entry(p, "forward"), 0);
+    uvcc_emit e = {.program = p, .prefix = "", .alloc = &al};
+    for (uint32_t l = 0; l < 2; l++)
+        assert_int_equal(uvcc_model_emit_layer(&c, &e, l, weights, in, none, &y, why, sizeof why),
+                         0);
+    c.rope_theta = 500000;
+    assert_int_equal(uvcc_model_emit_layer(&c, &e, 2, weights, in, none, &y, why, sizeof why),
+                     UVCC_ERR_USAGE);
+    assert_non_null(strstr(why, "ROTARY is there with other values"));
+    uvcc_program_free(p);
+}
+
 /* Rounded to nearest, up to the last of the longest text. */
 static void test_rotary_table(void **state) {
     (void)state;
@@ -1445,6 +1472,7 @@ int main(void) {
         cmocka_unit_test(test_embeddings),     cmocka_unit_test(test_pools),
         cmocka_unit_test(test_means),          cmocka_unit_test(test_logits),
         cmocka_unit_test(test_end_weights),    cmocka_unit_test(test_rotary_table),
+        cmocka_unit_test(test_rotary_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

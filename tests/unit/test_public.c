@@ -288,6 +288,7 @@ static void test_restart(void **state) {
     }
     triangle_start(&t);
     triangle_ready(&t);
+    assert_int_equal(uvcc_session_step(t.s[1], 1, 0, triangle_now(&t)), UVCC_ERR_STATE);
     triangle_set_public(&t, W, w);
     triangle_agree(&t, 1, 0);
     triangle_input(&t, 0, 1, 1, x);

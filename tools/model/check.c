@@ -76,7 +76,11 @@ static int open_checkpoint(check *c, uint32_t tokens, const flag_message *m) {
         l.pass.padding = c->in.padding != NULL;
         c->d = l.d;
         c->kind = description_family(&l.d);
-        (void)description_config(&l.d, &l.pass, &c->config, c->refused, sizeof c->refused);
+        if (description_config(&l.d, &l.pass, &c->config, c->refused, sizeof c->refused) ==
+            UVCC_ERR_USAGE)
+            rc = flag_fail(m, "%s: %s", l.from.config_path, c->refused);
+    }
+    if (rc == 0) {
         c->shape = c->config;
         c->config.frac_bits = (uint8_t)l.pass.frac_bits;
         c->config.weight_bits = (uint8_t)l.pass.weight_bits;
@@ -190,6 +194,10 @@ static int run_real(check *c) {
     c->y = malloc(rows * cols * sizeof *c->y);
     if (c->y == NULL || real_forward(&p, takes_tokens(c) ? NULL : c->in.x, c->y, &c->r) != 0)
         return no_memory();
+    for (size_t i = 0; i < c->r.count; i++)
+        if (!isfinite(c->r.at[i].most))
+            return report_error(EXIT_FAILED, "the pass leaves double precision at %s",
+                                c->r.at[i].name);
     if (c->in.expected != NULL)
         c->given = distance_of(c, c->y, c->in.expected);
     return EXIT_DONE;

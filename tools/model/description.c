@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KNOWN_MAX = 64, SHOWN_BYTES = 80 };
+enum { KNOWN_MAX = 64, SHOWN_BYTES = 80, NAME_SHOWN = 100 };
 
 typedef struct reader {
     const json_t *o;
@@ -219,7 +219,9 @@ static void read_gpt2(reader *r, model_description *d) {
     only_bool(r, "scale_attn_by_inverse_layer_idx", false);
     only_bool(r, "add_cross_attention", false);
     const json_t *scaled = ask(r, "scale_attn_weights");
-    d->unscaled = scaled != NULL && !json_is_true(scaled);
+    if (scaled != NULL && !json_is_boolean(scaled))
+        refuse(r, "scale_attn_weights", scaled, "must be true or false");
+    d->unscaled = json_is_false(scaled);
 }
 
 /* A layer of this name, "global" or "local". */
@@ -276,12 +278,14 @@ static void read_rotary(reader *r, model_description *d) {
     static const char parameters_name[] = "rope_parameters";
     d->rotary = true;
     d->theta = real_of(r, "rope_theta", 1e9, 10000);
+    if (d->theta <= 1) /* 0 stands for another one in uvcc_model_config */
+        refuse(r, "rope_theta", json_object_get(r->o, "rope_theta"), "must be above 1");
     only_missing(r, "rope_scaling");
     const json_t *parameters = ask(r, parameters_name), *value;
     const char *key;
     json_object_foreach((json_t *)(uintptr_t)parameters, key, value) {
         if (strcmp(key, "rope_theta") == 0 && json_is_number(value) &&
-            json_number_value(value) >= 1 && json_number_value(value) <= 1e9)
+            json_number_value(value) > 1 && json_number_value(value) <= 1e9)
             d->theta = json_number_value(value);
         else if (strcmp(key, "rope_type") != 0 || json_string_value(value) == NULL ||
                  strcmp(json_string_value(value), "default") != 0)
@@ -339,16 +343,30 @@ static bool is_known(const reader *r, const char *key) {
     return false;
 }
 
+/* Bytes of the whole characters of UTF-8 within the first `most`. */
+static size_t whole_characters(const char *text, size_t most) {
+    size_t n = strnlen(text, most);
+    while (n != 0 && n == most && ((unsigned char)text[n] & 0xc0) == 0x80)
+        most = --n;
+    return n;
+}
+
 /* What is null changes nothing. */
 static void list_unknown(const reader *r, model_description *d) {
+    static const char more[] = ", ..";
     const char *key;
     json_t *value;
     size_t n = 0;
     json_object_foreach((json_t *)(uintptr_t)r->o, key, value) {
-        if (json_is_null(value) || is_known(r, key) || n >= sizeof d->unknown)
+        const size_t shown = whole_characters(key, NAME_SHOWN);
+        if (json_is_null(value) || is_known(r, key))
             continue;
-        n += (size_t)snprintf(d->unknown + n, sizeof d->unknown - n, "%s%.100s", n != 0 ? ", " : "",
-                              key);
+        if (n + 2 + shown + sizeof more > sizeof d->unknown) {
+            (void)snprintf(d->unknown + n, sizeof d->unknown - n, "%s", more);
+            return;
+        }
+        n += (size_t)snprintf(d->unknown + n, sizeof d->unknown - n, "%s%.*s", n != 0 ? ", " : "",
+                              (int)shown, key);
     }
 }
 

@@ -181,6 +181,9 @@ static int take_expected(const given *g, model_input *in, const weights *w) {
         return flag_fail(g->m, "out of memory");
     for (uint64_t s = 0; s < in->sequences; s++)
         st_reals(t, (s * of_file + first) * cols, rows * cols, in->expected + s * rows * cols);
+    for (uint64_t i = 0; i < in->sequences * rows * cols; i++)
+        if (!isfinite(in->expected[i]))
+            return flag_fail(g->m, "%s: %s has a value that is no number", g->path, name);
     return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <uvcc/host.h>
 
+#include "../escape.h"
 #include "../report.h"
 #include "model.h"
 
@@ -74,12 +75,21 @@ static void show_weights(const view *v, FILE *to) {
     }
 }
 
+/* Names are a file's, which may have what commands a terminal. */
+static void put_name(const char *name, FILE *to) {
+    escaper e = {0};
+    escape_put(&e, to, name, strlen(name));
+    escape_end(&e, to);
+}
+
 static void show_ignored(const view *v, FILE *to) {
     if (v->l.w.ignored == 0)
         return;
     (void)fprintf(to, "\nNot read, what comes out does not need them:");
-    for (size_t i = 0; i < v->l.w.ignored; i++)
-        (void)fprintf(to, "%s %s", i != 0 ? "," : "", weights_ignored(&v->l.w, i));
+    for (size_t i = 0; i < v->l.w.ignored; i++) {
+        (void)fputs(i != 0 ? ", " : " ", to);
+        put_name(weights_ignored(&v->l.w, i), to);
+    }
     (void)fputc('\n', to);
 }
 
@@ -103,8 +113,11 @@ static void show(const view *v, FILE *to) {
     (void)fprintf(to, "Parameters: %llu, and %llu of embeddings, which are the caller's\n",
                   (unsigned long long)uvcc_model_parameters(&v->l.w.shape),
                   (unsigned long long)v->embedded);
-    if (d->unknown[0] != '\0')
-        (void)fprintf(to, "Not known in config.json: %s\n", d->unknown);
+    if (d->unknown[0] != '\0') {
+        (void)fputs("Not known in config.json: ", to);
+        put_name(d->unknown, to);
+        (void)fputc('\n', to);
+    }
     show_weights(v, to);
     show_ignored(v, to);
     (void)fprintf(to, "\nNumbers: frac_bits %u, value_bits %u, weight_bits %u, inner_bits %u",

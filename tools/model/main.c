@@ -3,6 +3,7 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "../report.h"
 #include "model.h"
@@ -101,7 +102,19 @@ static int parse(model_options *o, int argc, char *const *argv, unsigned *comman
     if (*command == CHECK && !flags_given(&set, argc, argv, "mode"))
         o->mode = UVCC_MODEL_EXACT;
     const bool check = *command == CHECK, convert = *command == CONVERT;
+    struct stat st;
+    const bool file = check && stat(o->word[1], &st) == 0 && !S_ISDIR(st.st_mode);
+    static const char says[] = "with a file of weights, which says it";
     const flag_idle idle[] = {
+        {"tokens", file, says},
+        {"sequences", file, says},
+        {"takes", file, says},
+        {"gives", file, says},
+        {"frac-bits", file, says},
+        {"value-bits", file, says},
+        {"weight-bits", file, says},
+        {"inner-bits", file, says},
+        {"ignore-unknown", file, says},
         {"out", !convert, "but in convert"},
         {"clip", !convert, "but in convert"},
         {"clip", o->weight_bits == 0, "without --weight-bits"},

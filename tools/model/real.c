@@ -67,8 +67,8 @@ static void note(run *u, const char *name, bool inner, const double *v, size_t c
     range *at = range_of(u, name, inner);
     if (at == NULL)
         u->failed = true;
-    for (size_t i = 0; i < count && at != NULL; i++)
-        at->most = fmax(at->most, fabs(v[i]));
+    for (size_t i = 0; i < count && at != NULL; i++) /* what is no number is beyond all, too */
+        at->most = isfinite(v[i]) ? fmax(at->most, fabs(v[i])) : (double)INFINITY;
 }
 
 static void note_values(run *u, const char *name, const double *v, size_t count) {

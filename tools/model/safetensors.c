@@ -209,12 +209,17 @@ int st_open(st_file *out, const char *path, const flag_message *m) {
         out->map = map;
     else
         map_close(&map);
+    if (rc == 0 && (out->path = strdup(path)) == NULL) {
+        st_close(out);
+        rc = flag_fail(m, "out of memory");
+    }
     return rc;
 }
 
 void st_close(st_file *f) {
     map_close(&f->map);
     free(f->tensor);
+    free(f->path);
     json_decref(f->header);
     *f = (st_file){0};
 }

@@ -55,6 +55,7 @@ typedef struct st_file {
     size_t count;
     json_t *header; /* has the names */
     file_map map;   /* empty: the bytes are the caller's */
+    char *path;     /* of one that was opened; else NULL */
 } st_file;
 
 /* Of bytes that stay the caller's and in their place. 0, or -1 and one line, which begins with

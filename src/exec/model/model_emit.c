@@ -200,6 +200,35 @@ static void take_padding(uvcci_tf_builder *b, uint32_t padding) {
     uvcci_tf_scale(b, padding, b->padding, far, b->n.f);
 }
 
+/* One that an emit before this made: of other positions or another length it is another one, and
+ * so is a tensor of the caller's. */
+static uint32_t there_already(uvcci_tf_builder *b, uint32_t tensor, const int64_t *table,
+                              size_t bytes) {
+    const uvcci_tensor *t = &b->p->tensors[tensor];
+    const bool same = t->constant != NULL && t->desc.rows == b->m.tokens &&
+                      t->desc.cols == b->n.head_dim && t->desc.scale == UVCCI_MODEL_ROTARY_SCALE &&
+                      memcmp(t->constant, table, bytes) == 0;
+    if (!same) {
+        snprintf(b->culprit, sizeof b->culprit, "%.32s is there with other values", t->name);
+        uvcci_tf_note(b, UVCC_ERR_USAGE);
+    }
+    return tensor;
+}
+
+static uint32_t new_table(uvcci_tf_builder *b, const char *name, const int64_t *table) {
+    const uvcc_tensor_desc d = {.name = name,
+                                .rows = b->m.tokens,
+                                .cols = b->n.head_dim,
+                                .bits = UVCCI_MODEL_ROTARY_SCALE + 1,
+                                .scale = UVCCI_MODEL_ROTARY_SCALE,
+                                .lifetime = UVCC_PERSIST,
+                                .sharing = UVCC_PUBLIC,
+                                .in_buffer_of = UVCC_NO_TENSOR};
+    const int t = uvcc_program_tensor(b->p, &d);
+    uvcci_tf_note(b, t < 0 ? t : uvcc_program_constant(b->p, (uint32_t)t, table));
+    return t >= 0 ? (uint32_t)t : 0;
+}
+
 /* The table of rotary positions, a constant that all layers have in common. */
 static void take_rotary(uvcci_tf_builder *b) {
     char name[UVCCI_NAME_BYTES];
@@ -208,10 +237,6 @@ static void take_rotary(uvcci_tf_builder *b) {
         return;
     snprintf(name, sizeof name, "%sROTARY", b->prefix);
     const int there = uvcc_program_find(b->p, name);
-    if (there >= 0) {
-        b->rotary = (uint32_t)there;
-        return;
-    }
     const size_t bytes = (size_t)b->m.tokens * head * sizeof(int64_t);
     int64_t *table = b->al->alloc(b->al->user, bytes, UVCC_MEM_STATE);
     if (table == NULL) {
@@ -219,18 +244,9 @@ static void take_rotary(uvcci_tf_builder *b) {
         return;
     }
     uvcci_model_rotary(&b->m, table);
-    const uvcc_tensor_desc d = {.name = name,
-                                .rows = b->m.tokens,
-                                .cols = head,
-                                .bits = UVCCI_MODEL_ROTARY_SCALE + 1,
-                                .scale = UVCCI_MODEL_ROTARY_SCALE,
-                                .lifetime = UVCC_PERSIST,
-                                .sharing = UVCC_PUBLIC,
-                                .in_buffer_of = UVCC_NO_TENSOR};
-    const int t = uvcc_program_tensor(b->p, &d);
-    uvcci_tf_note(b, t < 0 ? t : uvcc_program_constant(b->p, (uint32_t)t, table));
+    b->rotary =
+        there >= 0 ? there_already(b, (uint32_t)there, table, bytes) : new_table(b, name, table);
     b->al->free(b->al->user, table, bytes, UVCC_MEM_STATE);
-    b->rotary = (uint32_t)t;
 }
 
 static int end(uvcci_tf_builder *b, uvcc_emit *e, const uvcci_message *m) {

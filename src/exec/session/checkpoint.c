@@ -238,8 +238,23 @@ static int fill_unset(uvcc_session *s, bool constants) {
     return 0;
 }
 
+/* A checkpoint has no public tensors, so zeros in them would be another model. */
+static int check_public_set(uvcc_session *s) {
+    for (uint32_t i = 0; i < s->program->tensor_count && s->step != 0; i++) {
+        const uvcci_tensor *t = &s->program->tensors[i];
+        if (t->desc.sharing == UVCC_PUBLIC && t->constant == NULL && !s->buffers[i].set)
+            return uvcci_refuse(s, UVCC_ERR_STATE,
+                                "%s is public, so no checkpoint has it: uvcc_session_set_public "
+                                "it again before the first step",
+                                t->name);
+    }
+    return 0;
+}
+
 int uvcci_zero_unset(uvcc_session *s) {
-    const int rc = fill_unset(s, true);
+    int rc = check_public_set(s);
+    if (rc == 0)
+        rc = fill_unset(s, true);
     return rc == 0 ? fill_unset(s, false) : rc;
 }
 
