@@ -133,7 +133,9 @@ void uvcci_lane_close(uvcci_lane *l, bool give_back) {
     if (!give_back)
         return;
     if (l->scratch.first != NULL) {
-        (void)cudaMemset(room_at(&l->scratch), 0, room_bytes(&l->scratch));
+        (void)cudaMemset(l->scratch.first, 0, l->scratch.first_bytes);
+        if (l->scratch.at != NULL)
+            (void)cudaMemset(l->scratch.at, 0, l->scratch.bytes);
         (void)cudaFree(l->scratch.first);
     }
     if (l->host.first != NULL)
@@ -169,7 +171,8 @@ static bool reachable(uvcci_lane *l, unsigned slot, const void *p, size_t bytes)
             c = uvcci_gpu_pool_find(&l->home->pinned, p);
         if (c == NULL)
             return false;
-        *hint = *c;
+        hint->at = c->at; /* not `used`, which others change */
+        hint->bytes = c->bytes;
     }
     return bytes <= hint->bytes - (size_t)(at - hint->at);
 }

@@ -32,7 +32,9 @@ static bool look(uvcc_gpu *x, uvcci_lane *l) {
         uvcci_gpu_complete(x, l, &job, 0, "");
         return true;
     }
-    if (uvcci_gpu_clock_ns() - atomic_load(&l->began_ns) >= x->cfg.deadline_ns)
+    /* Read before the clock: the launcher may have refused that job and begun another one. */
+    const uint64_t began = atomic_load(&l->began_ns);
+    if (uvcci_gpu_clock_ns() - began >= x->cfg.deadline_ns)
         uvcci_gpu_lose(x, "a job missed its deadline");
     return false;
 }
