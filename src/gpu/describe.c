@@ -172,7 +172,8 @@ static bool map_is_sane(const uvcc_task *t) {
     const bool parts =
         op == UVCC_MAP_SLICE_ROWS || op == UVCC_MAP_PUT_ROWS || op == UVCC_MAP_ADD_ROWS;
     const bool turns = op == UVCC_MAP_ROTATE;
-    return op < UVCC_MAP_OP_END && (!(parts || turns) || t->u.map.block != 0) &&
+    return op < UVCC_MAP_OP_END && t->u.map.shift < 64 &&
+           (!(parts || turns) || t->u.map.block != 0) &&
            (!turns || (t->u.map.part >= 2 && t->u.map.part % 2 == 0));
 }
 
