@@ -68,7 +68,7 @@ static void print_help(void) {
     flags_print(&set, stdout);
     flags_text(stdout,
                "\nExit status: 0 all results are right, 1 one is not or the system failed, 2 wrong "
-               "options.\n");
+               "options, or no such device.\n");
 }
 
 /* ---- which back ends ---- */
