@@ -34,49 +34,12 @@
         }                                                                                          \
     } while (0)
 
-enum { WORKERS_MAX = 8, PATIENCE_S = 120, SKIPPED = 77, PLANS = 32 };
+#include "../plane_hooks.h"
+
+enum { SKIPPED = 77, PLANS = 32 };
 #define SECOND ((uint64_t)1000000000)
 
 static uint32_t seeds = 8, devices;
-
-/* ---- hooks ---- */
-
-static _Atomic long live;
-
-static void *count_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
-    (void)user;
-    live++;
-    const uvcc_allocator al = uvcc_host_allocator();
-    return al.alloc(al.user, bytes, cls);
-}
-
-static void count_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
-    (void)user;
-    live--;
-    const uvcc_allocator al = uvcc_host_allocator();
-    al.free(al.user, p, bytes, cls);
-}
-
-static sem_t woken;
-
-static void wake(void *user) {
-    (void)sem_post(user);
-}
-
-static char logged[256];
-
-static void write_log(void *user, uvcc_log_level level, const char *line) {
-    (void)user;
-    (void)level;
-    (void)snprintf(logged, sizeof logged, "%s", line);
-}
-
-static uint64_t draw(uint64_t *state) {
-    uint64_t z = *state += 0x9E3779B97F4A7C15u;
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-    return z ^ z >> 31;
-}
 
 /* ---- a party: its workers, and what carries their messages ---- */
 
@@ -175,18 +138,6 @@ static void party_free(party *p) {
         uvcc_nccl_free(p->of[r]);
     (void)pthread_mutex_destroy(&p->lock);
     CHECK(live == 0);
-}
-
-/* Until a thread has something; not for ever. */
-static void wait_for_wake(void) {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_REALTIME, &t);
-    t.tv_sec += PATIENCE_S;
-    int rc;
-    do
-        rc = sem_timedwait(&woken, &t);
-    while (rc != 0 && errno == EINTR);
-    CHECK(rc == 0);
 }
 
 static int next_status(uvcc_nccl *n, uint64_t *id) {

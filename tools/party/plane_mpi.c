@@ -3,7 +3,6 @@
  * the command runs where there is no MPI. */
 #include "plane_mpi.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 
 #include "../interrupt.h"
 #include "../report.h"
+#include "../shared_library.h"
 
 #ifndef UVCC_MPI_LIBRARY
 #define UVCC_MPI_LIBRARY NULL /* it was not built */
@@ -57,11 +57,9 @@ typedef struct mpi_plane {
 
 /* ---- the library ---- */
 
-static bool resolve(void *handle) {
-    const struct {
-        const char *name;
-        void *to; /* a function pointer, as POSIX has dlsym() */
-    } symbols[] = {
+/* Global: parts of Open MPI that are loaded later look for it. */
+static int load(void) {
+    const shared_symbol symbols[] = {
         {"uvcc_mpi_new", &lib.new},         {"uvcc_mpi_free", &lib.free},
         {"uvcc_mpi_rank", &lib.rank},       {"uvcc_mpi_submit", &lib.submit},
         {"uvcc_mpi_poll", &lib.poll},       {"uvcc_mpi_fail", &lib.fail},
@@ -69,38 +67,22 @@ static bool resolve(void *handle) {
         {"uvcc_mpi_max", &lib.max},         {"uvcc_mpi_common", &lib.common},
         {"uvcc_mpi_gather", &lib.gather},
     };
-    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
-        void *at = dlsym(handle, symbols[i].name);
-        if (at == NULL)
-            return false;
-        memcpy(symbols[i].to, &at, sizeof at);
-    }
-    return true;
-}
-
-/* Global: parts of Open MPI that are loaded later look for it. It stays: MPI leaves threads. */
-static int load(void) {
     static bool loaded;
     const char *name = getenv("UVCC_MPI_LIBRARY");
     if (loaded)
         return EXIT_DONE;
-    if (name == NULL || *name == '\0')
-        name = UVCC_MPI_LIBRARY;
-    if (name == NULL)
+    if (UVCC_MPI_LIBRARY == NULL && (name == NULL || *name == '\0'))
         return report_error(
             EXIT_BAD_INPUT,
             "several processes share this party, and this command was built without MPI: build it "
             "with -Dmpi=enabled (Debian: libopenmpi-dev), or run all workers in one process");
-    void *handle = dlopen(name, RTLD_NOW | RTLD_GLOBAL);
-    if (handle == NULL)
-        return report_error(
-            EXIT_BAD_INPUT,
-            "several processes share this party, and the library for that is not there: %s; "
-            "install it, give its place in UVCC_MPI_LIBRARY, or run all workers in one process",
-            dlerror());
-    if (!resolve(handle))
-        return report_error(EXIT_BAD_INPUT, "%s is of another version of uvcc: %s", name,
-                            dlerror());
+    const char *wrong = shared_library_load("UVCC_MPI_LIBRARY", UVCC_MPI_LIBRARY, true, symbols,
+                                            sizeof symbols / sizeof symbols[0]);
+    if (wrong != NULL)
+        return report_error(EXIT_BAD_INPUT,
+                            "several processes share this party, and the library for that %s; or "
+                            "run all workers in one process",
+                            wrong);
     loaded = true;
     return EXIT_DONE;
 }
