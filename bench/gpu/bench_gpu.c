@@ -11,50 +11,17 @@
 #include <uvcc/gpu.h>
 #include <uvcc/host.h>
 
+#include "card.h"
+
 enum { RUNS = 5, BLOCK = UVCC_BLOCK_ELEMS, SKIPPED = 77 };
 
-static uvcc_gpu *gpu;
-static uvcc_allocator memory;
 static uvcc_step_keys keys;
 
-static double seconds(void) {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void must(bool ok, const char *what) {
-    if (ok)
-        return;
-    (void)fprintf(stderr, "%s: %s\n", what, uvcc_gpu_trouble(gpu));
-    exit(1);
-}
-
-static void *take(size_t bytes, uvcc_mem_class cls) {
-    void *p = memory.alloc(memory.user, bytes, cls);
-    must(p != NULL, "no memory");
-    return p;
-}
-
-static int by_size(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Seconds that a job of that task takes. */
+/* Seconds that a job of that task takes; the first loads the kernel. */
 static double time_of(const uvcc_task *t) {
     const uvcc_job job = {.id = 1, .tasks = t, .count = 1};
     double took[RUNS];
-    for (int i = -1; i < RUNS; i++) { /* the first loads the kernel */
-        uvcc_completion c;
-        const double from = seconds();
-        must(uvcc_gpu_submit(gpu, &job) == 0, "submit");
-        uvcc_gpu_wait(gpu);
-        must(uvcc_gpu_poll(gpu, &c) == 1 && c.status == 0, "a job");
-        if (i >= 0)
-            took[i] = seconds() - from;
-    }
-    qsort(took, RUNS, sizeof took[0], by_size);
+    time_job(&job, 1, RUNS, took);
     return took[RUNS / 2];
 }
 

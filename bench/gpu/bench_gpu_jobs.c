@@ -9,50 +9,18 @@
 #include <uvcc/gpu.h>
 #include <uvcc/host.h>
 
+#include "card.h"
+
 enum { RUNS = 1000, WARM = 20, SKIPPED = 77, BLOCKS_MOST = 4096, TASKS_MOST = 16 };
 
-static uvcc_gpu *gpu;
-static uvcc_allocator memory;
 static uvcc_step_keys keys;
-
-static double micros(void) {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
-}
-
-static void must(bool ok, const char *what) {
-    if (ok)
-        return;
-    (void)fprintf(stderr, "%s: %s\n", what, uvcc_gpu_trouble(gpu));
-    exit(1);
-}
-
-static void *take(size_t bytes, uvcc_mem_class cls) {
-    void *p = memory.alloc(memory.user, bytes, cls);
-    must(p != NULL, "no memory");
-    return p;
-}
-
-static int by_size(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static void row(const char *what, const uvcc_task *t, uint32_t count) {
     static double took[RUNS];
     const uvcc_job job = {.id = 1, .tasks = t, .count = count};
-    for (int i = -WARM; i < RUNS; i++) {
-        uvcc_completion c;
-        const double from = micros();
-        must(uvcc_gpu_submit(gpu, &job) == 0, "submit");
-        uvcc_gpu_wait(gpu);
-        must(uvcc_gpu_poll(gpu, &c) == 1 && c.status == 0, "a job");
-        if (i >= 0)
-            took[i] = micros() - from;
-    }
-    qsort(took, RUNS, sizeof took[0], by_size);
-    (void)printf("%-52s %9.1f us %9.1f us\n", what, took[RUNS / 2], took[RUNS * 9 / 10]);
+    time_job(&job, WARM, RUNS, took);
+    (void)printf("%-52s %9.1f us %9.1f us\n", what, 1e6 * took[RUNS / 2],
+                 1e6 * took[RUNS * 9 / 10]);
     (void)fflush(stdout);
 }
 
