@@ -367,6 +367,12 @@ int uvcci_lane_grow(uvcci_lane *l) {
         return fail(l, "no pinned memory for what the job names");
     if (!is_mapped(l) && !grow_room(l, &l->dev, &home->device, s->descriptors, 0))
         return fail(l, "no memory of the device for descriptors");
+    if (l->scratch.at == NULL && l->dirty != 0) { /* it may be used no more until the end */
+        const cudaError_t wiped = cudaMemsetAsync(l->scratch.first, 0, l->dirty, l->stream);
+        if (wiped != cudaSuccess)
+            return cuda(l, wiped, "wiping");
+        l->dirty = 0;
+    }
     /* More than what is needed is welcome, but not at the price of the job. */
     if (s->wish > s->scratch)
         (void)grow_room(l, &l->scratch, &home->device, s->wish, DEVICE_LEFT);
