@@ -136,6 +136,10 @@ typedef struct uvcc_model_config {
                                  is 1; 0: all layers */
     double rope_theta;      /**< of ROTARY: above 1, at most 2^30; 0: 10000 */
     uint8_t unscaled;       /**< 1: scores are not divided by sqrt(head_size) */
+    /** 1: the layers' norms have neither gain nor shift, since these were multiplied into the
+     * matrices that read what the norm gives (WQ, WK and WV; W1 and WU) and their biases. Of
+     * pre-norm models: there nothing else reads it. */
+    uint8_t plain_norms;
     double epsilon; /**< of the norms, 0 to 1; what is below half a unit of their sums (2^-12 to
                        2^-24) counts as 0. With it mean squares are to lie from 2^-9 to 2^12 */
 

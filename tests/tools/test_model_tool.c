@@ -53,6 +53,9 @@ static void test_fixtures(void **state) {
         {"gpt2", "--takes tokens --gives last --tokens 5", NULL, 1e-2},
         {"gpt_neo", "--takes tokens --gives logits", NULL, 1e-2},
         {"llama", "--takes tokens --gives last", NULL, 1e-2},
+        {"gpt2", "--fold", NULL, 1.5e-3},
+        {"gpt_neo", "--fold --takes tokens --gives logits", NULL, 1e-2},
+        {"llama", "--fold --takes tokens --gives last", NULL, 1e-2},
         {"llama", "--value-bits 2", "outside its 18 bits", 0},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -215,6 +218,61 @@ static void header_fails(const uint8_t *bytes, size_t len, const char *from, con
     free(copy);
 }
 
+/* The first version had no plain norms. */
+static void test_container_before(void **state) {
+    (void)state;
+    static const char member[] = "\"plain_norms\":0,", none[] = "                ";
+    char why[512] = "";
+    const flag_message m = {why, sizeof why};
+    size_t len;
+    container c;
+    free(output_of("model convert " MODELS "gpt2 --tokens 7 --out w.uvm"));
+    uint8_t *bytes = bytes_of("w.uvm", &len);
+    header_fails(bytes, len, member, none, "config.plain_norms is missing");
+    bytes[8] = 1;
+    header_fails(bytes, len, "UVCC", "UVCC", "config has members that are not known");
+    uint8_t *at = memmem(bytes, len, member, strlen(member));
+    assert_non_null(at);
+    assert_int_equal(strlen(none), strlen(member));
+    memcpy(at, none, strlen(none));
+    (void)crypto_hash_sha256(bytes + len - 32, bytes, len - 32);
+    if (container_parse(&c, bytes, len, "f", &m) != 0)
+        fail_msg("%s", why);
+    assert_int_equal(c.config.plain_norms, 0);
+    assert_int_equal(c.config.layers, 2);
+    container_close(&c);
+    free(bytes);
+    assert_int_equal(unlink("w.uvm"), 0);
+}
+
+/* Norms that went into other weights are in no list, and the file says so. */
+static void test_fold(void **state) {
+    (void)state;
+    char why[512] = "";
+    const flag_message m = {why, sizeof why};
+    container c;
+    refused("model convert " MODELS "bert --fold --out w.uvm",
+            "--fold: norms behind the sums, as this model's, keep their gains");
+    free(output_of("model convert " MODELS "gpt2 --tokens 7 --fold --out w.uvm"));
+    assert_int_equal(container_open(&c, "w.uvm", &m), 0);
+    assert_int_equal(c.config.plain_norms, 1);
+    container_close(&c);
+    char *said = output_of("model check w.uvm");
+    assert_non_null(strstr(said, "Fixed point, frac_bits 16, is off double precision by 0.000"));
+    free(said);
+    said = output_of("model inspect " MODELS "gpt2 --fold");
+    assert_null(strstr(said, "G1"));
+    assert_non_null(strstr(said, "GF"));
+    assert_null(strstr(said, "ln_1.weight")); /* nor is it one that is not read */
+    free(said);
+    refused("model check w.uvm --fold", "--fold does nothing with a file of weights");
+    copy_model("gpt2");
+    edit("model.safetensors", "h.1.ln_2.bias", "h.1.ln_2.bios");
+    refused("model inspect m --fold", "there is no tensor 'transformer.h.1.ln_2.bias'");
+    remove_tree("m");
+    assert_int_equal(unlink("w.uvm"), 0);
+}
+
 static void test_container(void **state) {
     (void)state;
     char *said = output_of("model convert " MODELS "gpt2 --tokens 7 --out w.uvm");
@@ -243,9 +301,9 @@ static void test_container(void **state) {
         parse_fails(bytes, len, "is damaged: its SHA-256 is another");
         bytes[at] ^= 1;
     }
+    bytes[8] = 3;
+    parse_fails(bytes, len, "has version 3; this program reads 1 to 2");
     bytes[8] = 2;
-    parse_fails(bytes, len, "has version 2; this program reads 1");
-    bytes[8] = 1;
     header_fails(bytes, len, "\"heads\":3", "\"heads\":0", "config: heads must be 1 to 65535");
     header_fails(bytes, len, "\"layers\":2", "\"layers\":1", "its description has");
     header_fails(bytes, len, "\"causal\"", "\"casual\"", "config.mask is missing");
@@ -784,14 +842,24 @@ int main(int argc, char **argv) {
     if (argc != 2 || !find_tool(argv[1]) || sodium_init() < 0)
         return 2;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fixtures),     cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_seeds),        cmocka_unit_test(test_inspect),
-        cmocka_unit_test(test_container),    cmocka_unit_test(test_clipping),
-        cmocka_unit_test(test_configs),      cmocka_unit_test(test_names),
-        cmocka_unit_test(test_places),       cmocka_unit_test(test_other_words),
-        cmocka_unit_test(test_tensors),      cmocka_unit_test(test_inputs),
-        cmocka_unit_test(test_options),      cmocka_unit_test(test_secure),
-        cmocka_unit_test(test_rounding),     cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_fixtures),
+        cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_seeds),
+        cmocka_unit_test(test_inspect),
+        cmocka_unit_test(test_container_before),
+        cmocka_unit_test(test_fold),
+        cmocka_unit_test(test_container),
+        cmocka_unit_test(test_clipping),
+        cmocka_unit_test(test_configs),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_other_words),
+        cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_inputs),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_secure),
+        cmocka_unit_test(test_rounding),
+        cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_descriptions),
     };
     return cmocka_run_group_tests(tests, enter, leave);

@@ -207,8 +207,9 @@ static double *norm(const real *r, const double *x, const char *gain, const char
         for (size_t j = 0; j < c->width; j++)
             square += (row[j] - mean) * (row[j] - mean) / c->width;
         for (size_t j = 0; j < c->width; j++)
-            z[i * c->width + j] = (row[j] - mean) / sqrt(square + c->epsilon) * value(r, g[j]) +
-                                  (s != NULL ? value(r, s[j]) : 0);
+            z[i * c->width + j] =
+                (row[j] - mean) / sqrt(square + c->epsilon) * (g != NULL ? value(r, g[j]) : 1) +
+                (s != NULL ? value(r, s[j]) : 0);
     }
     return z;
 }
@@ -639,6 +640,30 @@ static void test_rotary_rounds(void **state) {
     }
 }
 
+/* Without gains and shifts: the same rounds at most, and fewer bytes. */
+static void test_plain_norms(void **state) {
+    (void)state;
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_model_costs with, without;
+    uvcc_model_weight w;
+    for (unsigned i = 0; i < 2; i++)
+        for (uint8_t mode = 0; mode < 3; mode++) {
+            uvcc_model_config c = i == 0 ? gpt2() : llama();
+            c.mode = mode;
+            assert_int_equal(uvcc_model_cost(&c, &al, &with, NULL, 0), 0);
+            const uint32_t count = uvcc_model_weight_count(&c);
+            c.plain_norms = 1;
+            assert_int_equal(uvcc_model_cost(&c, &al, &without, NULL, 0), 0);
+            assert_true(without.rounds <= with.rounds);
+            assert_true(without.online_bytes < with.online_bytes * 0.97);
+            assert_int_equal(uvcc_model_weight_count(&c), count - (i == 0 ? 4 : 2) * c.layers);
+            for (uint32_t k = 0; uvcc_model_weight_at(&c, k, &w) == 0; k++)
+                assert_true(w.layer == UVCC_MODEL_NO_LAYER || w.kind < UVCC_MODEL_WEIGHT_GAIN);
+            if (mode != UVCC_MODEL_FAST)
+                exact_run(&c, 0.02);
+        }
+}
+
 static void test_windows(void **state) {
     (void)state;
     uvcc_model_config c = gpt_neo();
@@ -1065,6 +1090,8 @@ CHANGE(some_norm, c->norm = 2)
 CHANGE(some_order, c->order = 2)
 CHANGE(some_last, c->last_norm = 2)
 CHANGE(some_biases, c->biases = 2)
+CHANGE(some_plain, c->order = UVCC_MODEL_PRE_NORM; c->plain_norms = 2)
+CHANGE(plain_behind, c->plain_norms = 1)
 CHANGE(negative_epsilon, c->epsilon = -1)
 CHANGE(nan_epsilon, c->epsilon = NAN)
 CHANGE(no_heads, c->heads = 0)
@@ -1154,6 +1181,8 @@ static void test_refused(void **state) {
         {some_order, UVCC_ERR_CONFIG, "order is unknown"},
         {some_last, UVCC_ERR_CONFIG, "last_norm must be 0 or 1"},
         {some_biases, UVCC_ERR_CONFIG, "biases must be 0 or 1"},
+        {some_plain, UVCC_ERR_CONFIG, "plain_norms must be 0 or 1"},
+        {plain_behind, UVCC_ERR_CONFIG, "plain_norms must be 0 where norms are behind the sums"},
         {negative_epsilon, UVCC_ERR_CONFIG, "epsilon must be 0 to 1"},
         {nan_epsilon, UVCC_ERR_CONFIG, "epsilon must be 0 to 1"},
         {no_heads, UVCC_ERR_CONFIG, "heads must be 1 to 65535"},
@@ -1278,6 +1307,7 @@ static uvcc_model_config any_model(uint64_t *s) {
     c.norm = (uint8_t)below(s, 2);
     c.order = (uint8_t)below(s, 2);
     c.last_norm = (uint8_t)below(s, 2);
+    c.plain_norms = c.order == UVCC_MODEL_PRE_NORM && below(s, 2);
     c.biases = (uint8_t)below(s, 2);
     c.mask = (uint8_t)below(s, 2);
     c.padding = (uint8_t)below(s, 2);
@@ -1472,7 +1502,7 @@ int main(void) {
         cmocka_unit_test(test_embeddings),     cmocka_unit_test(test_pools),
         cmocka_unit_test(test_means),          cmocka_unit_test(test_logits),
         cmocka_unit_test(test_end_weights),    cmocka_unit_test(test_rotary_table),
-        cmocka_unit_test(test_rotary_again),
+        cmocka_unit_test(test_rotary_again),   cmocka_unit_test(test_plain_norms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

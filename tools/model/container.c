@@ -8,7 +8,13 @@
 
 #include "../flags_json.h"
 
-enum { VERSION = 1, FIXED_BYTES = 16, ALIGNMENT = 64, HEADER_BYTES_MAX = 1 << 16 };
+enum {
+    VERSION = 2,
+    FIRST_VERSION = 1,
+    FIXED_BYTES = 16,
+    ALIGNMENT = 64,
+    HEADER_BYTES_MAX = 1 << 16
+};
 static const char magic[8] = {'U', 'V', 'C', 'C', 'M', 'O', 'D', 'L'};
 
 /* ---- the description as JSON ---- */
@@ -31,10 +37,12 @@ typedef struct field {
     size_t at;
     field_kind kind;
     const char *const *choices;
+    uint32_t since; /* version of the file; in older ones it is 0 */
 } field;
 
-#define FIELD(member, kind, choices)                                                               \
-    { #member, offsetof(uvcc_model_config, member), kind, choices }
+#define FIELD_SINCE(member, kind, choices, since)                                                  \
+    { #member, offsetof(uvcc_model_config, member), kind, choices, since }
+#define FIELD(member, kind, choices) FIELD_SINCE(member, kind, choices, FIRST_VERSION)
 static const field fields[] = {
     FIELD(layers, WORD, NULL),
     FIELD(width, WORD, NULL),
@@ -58,6 +66,7 @@ static const field fields[] = {
     FIELD(window_layers, LONG, NULL),
     FIELD(rope_theta, REAL, NULL),
     FIELD(unscaled, BYTE, NULL),
+    FIELD_SINCE(plain_norms, BYTE, NULL, 2),
     FIELD(input, BYTE, inputs),
     FIELD(segments, WORD, NULL),
     FIELD(embedding_norm, BYTE, NULL),
@@ -176,13 +185,19 @@ static int take_field(const json_t *o, const field *f, uvcc_model_config *c,
     return 0;
 }
 
-static int from_json(const json_t *o, uvcc_model_config *c, const flag_message *m) {
+static int from_json(const json_t *o, uint32_t version, uvcc_model_config *c,
+                     const flag_message *m) {
     char why[256];
+    size_t members = 0;
     (void)uvcc_model_default(c, sizeof *c);
-    for (unsigned i = 0; i < FIELDS; i++)
+    for (unsigned i = 0; i < FIELDS; i++) {
+        if (fields[i].since > version)
+            continue;
         if (take_field(o, &fields[i], c, m) != 0)
             return -1;
-    if (json_object_size(o) != FIELDS)
+        members++;
+    }
+    if (json_object_size(o) != members)
         return flag_fail(m, "config has members that are not known");
     if (uvcc_model_check(c, why, sizeof why) != 0)
         return flag_fail(m, "config: %s", why);
@@ -196,7 +211,7 @@ static uint32_t load32(const uint8_t *p) {
 }
 
 /* The header's own members. */
-static int take_members(container *c, const flag_message *m) {
+static int take_members(container *c, uint32_t version, const flag_message *m) {
     static const char *const names[] = {"config", "model_type", "element_bytes", "parameters",
                                         NULL};
     uint64_t size = 0;
@@ -209,15 +224,15 @@ static int take_members(container *c, const flag_message *m) {
     c->element_bytes = (uint32_t)size;
     if ((size != 4 && size != 8) || c->model_type == NULL)
         return flag_fail(m, "header: element_bytes must be 4 or 8, and model_type a text");
-    return from_json(json_object_get(c->header, "config"), &c->config, m);
+    return from_json(json_object_get(c->header, "config"), version, &c->config, m);
 }
 
-static int take_header(container *c, const char *path, const flag_message *m) {
+static int take_header(container *c, uint32_t version, const char *path, const flag_message *m) {
     char why[512] = "";
     const flag_message inner = {why, sizeof why};
     if (!json_is_object(c->header))
         return flag_fail(m, "%s: its header is no JSON object", path);
-    if (take_members(c, &inner) != 0)
+    if (take_members(c, version, &inner) != 0)
         return flag_fail(m, "%s: %s", path, why);
     if (c->parameters != uvcc_model_parameters(&c->config))
         return flag_fail(m, "%s: has %llu parameters; its description has %llu", path,
@@ -264,8 +279,9 @@ int container_parse(container *out, const uint8_t *bytes, size_t len, const char
     if (len < FIXED_BYTES + sizeof sum || memcmp(bytes, magic, sizeof magic) != 0)
         return flag_fail(m, "%s: is no file of weights of uvcc model convert", path);
     const uint32_t version = load32(bytes + sizeof magic), header = load32(bytes + 12);
-    if (version != VERSION)
-        return flag_fail(m, "%s: has version %u; this program reads %u", path, version, VERSION);
+    if (version < FIRST_VERSION || version > VERSION)
+        return flag_fail(m, "%s: has version %u; this program reads %u to %u", path, version,
+                         FIRST_VERSION, VERSION);
     if (header > HEADER_BYTES_MAX || header > len - FIXED_BYTES - sizeof sum)
         return flag_fail(m, "%s: is cut within its header", path);
     (void)crypto_hash_sha256(sum, bytes, len - sizeof sum);
@@ -274,7 +290,7 @@ int container_parse(container *out, const uint8_t *bytes, size_t len, const char
     out->header =
         json_loadb((const char *)bytes + FIXED_BYTES, header, JSON_REJECT_DUPLICATES, &error);
     int rc = out->header == NULL ? flag_fail(m, "%s: its header is no JSON: %s", path, error.text)
-                                 : take_header(out, path, m);
+                                 : take_header(out, version, path, m);
     if (rc == 0)
         rc = take_values(out, bytes + FIXED_BYTES + header, len - FIXED_BYTES - header - sizeof sum,
                          path, m);

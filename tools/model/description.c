@@ -529,6 +529,10 @@ int description_config(const model_description *d, const model_pass *pass, uvcc_
                        pass->tokens, d->positions);
         return say(message, message_cap, UVCC_ERR_USAGE, why);
     }
+    if (pass->fold && d->order != UVCC_MODEL_PRE_NORM)
+        return say(message, message_cap, UVCC_ERR_USAGE,
+                   "--fold: norms behind the sums, as this model's, keep their gains");
+    c.plain_norms = pass->fold;
     c.tokens = pass->tokens; /* rows of P */
     const char *missing = take_ends(d, pass, &c);
     if (missing != NULL)

@@ -51,6 +51,7 @@ typedef struct model_pass {
     uint32_t sequences, tokens;
     uint32_t frac_bits, value_bits, weight_bits, inner_bits;
     bool padding, public_weights;
+    bool fold;      /* the layers' norms are plain: their gains and shifts are in what reads them */
     bool tokens_in; /* one-hot tokens, not rows of embeddings */
     uint8_t gives;  /* model_gives */
     uint8_t mode;

@@ -67,6 +67,7 @@ int model_load(loaded *out, const model_options *o, uint32_t tokens) {
                              .weight_bits = o->weight_bits,
                              .inner_bits = o->inner_bits,
                              .padding = o->padding,
+                             .fold = o->fold,
                              .tokens_in = o->takes != 0,
                              .gives = (uint8_t)o->gives,
                              .public_weights = o->public_weights,

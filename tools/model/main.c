@@ -36,6 +36,9 @@ static const flag options[] = {
      "how truncations are made (inspect, convert: fast; check: exact)"},
     {"public", NULL, FLAG_SWITCH, AT(public_weights), 0, 0, NULL,
      "inspect, convert: all parties know the weights"},
+    {"fold", NULL, FLAG_SWITCH, AT(fold), 0, 0, NULL,
+     "multiplies gains and shifts of the layers' norms into the matrices behind them: a pass takes "
+     "fewer bytes and gives the same (not of bert)"},
     {"clip", NULL, FLAG_SWITCH, AT(clip), 0, 0, NULL,
      "convert: weights that leave --weight-bits become the nearest that do not"},
     {"input", "FILE", FLAG_TEXT, AT(input), 0, 0, NULL,
@@ -114,6 +117,7 @@ static int parse(model_options *o, int argc, char *const *argv, unsigned *comman
         {"value-bits", file, says},
         {"weight-bits", file, says},
         {"inner-bits", file, says},
+        {"fold", file, says},
         {"ignore-unknown", file, says},
         {"out", !convert, "but in convert"},
         {"clip", !convert, "but in convert"},

@@ -20,7 +20,7 @@ typedef struct model_options {
     uint32_t mode;                                           /* uvcc_model_mode */
     uint32_t takes, gives; /* takes: 1: tokens; gives: model_gives */
     uint64_t seed;
-    bool padding, clip, public_weights, ignore_unknown, help;
+    bool padding, fold, clip, public_weights, ignore_unknown, help;
 } model_options;
 
 /* A checkpoint and what was made of its description. */

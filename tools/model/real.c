@@ -113,7 +113,7 @@ static void linear(run *u, const double *x, const char *name, const char *bias, 
 
 /* ---- norms ---- */
 
-/* The mean square that the row is divided by the root of. */
+/* The mean square that the row is divided by the root of. gain NULL: ones. */
 static double norm_row(const model_description *d, const double *x, const double *gain,
                        const double *shift, double *z) {
     const size_t n = d->width;
@@ -124,7 +124,8 @@ static double norm_row(const model_description *d, const double *x, const double
         square += (x[j] - mean) * (x[j] - mean) / (double)n;
     square += d->epsilon;
     for (size_t j = 0; j < n; j++)
-        z[j] = (x[j] - mean) / sqrt(square) * gain[j] + (shift != NULL ? shift[j] : 0);
+        z[j] = (x[j] - mean) / sqrt(square) * (gain != NULL ? gain[j] : 1) +
+               (shift != NULL ? shift[j] : 0);
     return square;
 }
 
@@ -138,7 +139,8 @@ static void norm(run *u, const double *x, const char *gain, const char *shift, c
                  double *z) {
     uvcc_model_weight w;
     const double *g = weight(u, gain, &w), *s = weight(u, shift, &w);
-    if (g == NULL) {
+    const bool plain = u->p->shape->plain_norms && u->layer != UVCC_MODEL_NO_LAYER;
+    if (g == NULL && !plain) {
         u->failed = true;
         return;
     }

@@ -5,6 +5,7 @@
  * outputs, and its c_attn Q, K and V side by side. */
 #include "weights.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -313,22 +314,49 @@ static int check_form(const weights *w, const uvcc_model_weight *of, const sourc
     }
 }
 
-static int take_weight(weights *w, uint32_t i, const flag_message *m) {
-    uvcc_model_weight of;
+/* Its tensor, of the right shape; *t stays NULL where it is zeros. */
+static int find_source(const weights *w, const uvcc_model_weight *of, const st_tensor **t,
+                       const flag_message *m) {
     char name[NAME_BYTES];
-    if (uvcc_model_weight_at(&w->shape, i, &of) != 0)
-        return flag_fail(m, "there is no weight %u", i);
-    const source *s = source_of(w, &of);
+    const source *s = source_of(w, of);
     if (s == NULL)
-        return flag_fail(m, "weight %s has no place in checkpoints of %s", of.name,
+        return flag_fail(m, "weight %s has no place in checkpoints of %s", of->name,
                          description_family(w->d));
     if (s->form == ZEROS)
         return 0;
-    tensor_name(w, &of, s, name);
-    w->used[i] = find(w, name);
-    if (w->used[i] == NULL)
+    tensor_name(w, of, s, name);
+    *t = find(w, name);
+    if (*t == NULL)
         return flag_fail(m, "there is no tensor '%s'", name);
-    return check_form(w, &of, s, w->used[i], m);
+    return check_form(w, of, s, *t, m);
+}
+
+static int take_weight(weights *w, uint32_t i, const flag_message *m) {
+    uvcc_model_weight of;
+    if (uvcc_model_weight_at(&w->shape, i, &of) != 0)
+        return flag_fail(m, "there is no weight %u", i);
+    return find_source(w, &of, &w->used[i], m);
+}
+
+/* The norms that the shape's list does not have. Shifts need biases that take them, which all kinds
+ * of layer norms have. */
+static int take_norms(weights *w, const flag_message *m) {
+    static const char *const names[WEIGHTS_NORMS] = {"G1", "C1", "G2", "C2"};
+    const bool shifts = w->shape.norm == UVCC_MODEL_LAYER_NORM;
+    assert(!shifts || w->shape.biases);
+    w->norms = calloc((size_t)w->shape.layers * WEIGHTS_NORMS, sizeof *w->norms);
+    if (w->norms == NULL)
+        return flag_fail(m, "out of memory");
+    for (uint32_t i = 0; i < w->shape.layers * WEIGHTS_NORMS; i++) {
+        const unsigned n = i % WEIGHTS_NORMS;
+        uvcc_model_weight of = {.rows = 1, .cols = w->shape.width, .layer = i / WEIGHTS_NORMS};
+        (void)snprintf(of.name, sizeof of.name, "L%u.%s", of.layer, names[n]);
+        if (n % 2 == 1 && !shifts)
+            continue;
+        if (find_source(w, &of, &w->norms[i], m) != 0)
+            return -1;
+    }
+    return 0;
 }
 
 static int take_embedding(weights *w, unsigned e, const flag_message *m) {
@@ -349,6 +377,9 @@ static bool is_used(const weights *w, const st_tensor *t) {
             return true;
     for (uint32_t i = 0; i < w->count; i++)
         if (w->used[i] == t)
+            return true;
+    for (uint32_t i = 0; w->norms != NULL && i < w->shape.layers * WEIGHTS_NORMS; i++)
+        if (w->norms[i] == t)
             return true;
     return false;
 }
@@ -382,6 +413,8 @@ int weights_open(weights *out, const checkpoint *from, const model_description *
         rc = take_embedding(out, e, m);
     for (uint32_t i = 0; i < out->count && rc == 0; i++)
         rc = take_weight(out, i, m);
+    if (rc == 0 && shape->plain_norms)
+        rc = take_norms(out, m);
     if (rc == 0)
         rc = check_surplus(out, m);
     if (rc != 0)
@@ -391,6 +424,7 @@ int weights_open(weights *out, const checkpoint *from, const model_description *
 
 void weights_close(weights *w) {
     free(w->used);
+    free(w->norms);
     *w = (weights){0};
 }
 
@@ -424,24 +458,93 @@ static void read_stacked(const weights *w, const uvcc_model_weight *of, double *
         st_reals(w->embedding[EMBEDDING_TYPES], 0, all - words, out + words);
 }
 
+/* As the checkpoint has it. */
+static int read_plain(const weights *w, uint32_t i, const uvcc_model_weight *of, double *out,
+                      const flag_message *m) {
+    const uint64_t n = (uint64_t)of->rows * of->cols;
+    const source *s = source_of(w, of);
+    const st_tensor *t = w->used[i];
+    if (t == NULL || s == NULL)
+        memset(out, 0, n * sizeof *out);
+    else if (s->form == LINEAR)
+        return read_transposed(t, of, out, m);
+    else if (s->form == STACKED)
+        read_stacked(w, of, out);
+    else if (s->form == CONV_THIRD || s->form == VECTOR_THIRD)
+        read_columns(t, of, s->part, out);
+    else
+        st_reals(t, 0, n, out);
+    return 0;
+}
+
+/* ---- folding ---- */
+
+/* The matrices that read what a norm gives, and the bias behind each. */
+static const struct {
+    const char *matrix, *bias;
+    weights_norm gain, shift;
+} readers[] = {{"WQ", "BQ", NORM_G1, NORM_C1},
+               {"WK", "BK", NORM_G1, NORM_C1},
+               {"WV", "BV", NORM_G1, NORM_C1},
+               {"W1", "B1", NORM_G2, NORM_C2},
+               {"WU", NULL, NORM_G2, NORM_C2}};
+
+static int fold_gain(const st_tensor *gain, const uvcc_model_weight *of, double *out,
+                     const flag_message *m) {
+    double *g = malloc(of->rows * sizeof *g);
+    if (g == NULL)
+        return flag_fail(m, "out of memory");
+    st_reals(gain, 0, of->rows, g);
+    for (uint64_t k = 0; k < (uint64_t)of->rows * of->cols; k++)
+        out[k] *= g[k / of->cols];
+    free(g);
+    return 0;
+}
+
+/* bias += shift times the matrix, which has not its gain. */
+static int fold_shift(const weights *w, const st_tensor *shift, const uvcc_model_weight *bias,
+                      const char *matrix, double *out, const flag_message *m) {
+    uvcc_model_weight of;
+    char name[sizeof of.name];
+    uint32_t i = 0;
+    (void)snprintf(name, sizeof name, "L%u.%s", bias->layer, matrix);
+    while (uvcc_model_weight_at(&w->shape, i, &of) == 0 && strcmp(of.name, name) != 0)
+        i++;
+    assert(i < w->count && of.cols == bias->cols);
+    double *a = malloc((uint64_t)of.rows * of.cols * sizeof *a);
+    double *c = malloc(of.rows * sizeof *c);
+    int rc = a == NULL || c == NULL ? flag_fail(m, "out of memory") : read_plain(w, i, &of, a, m);
+    if (rc == 0)
+        st_reals(shift, 0, of.rows, c);
+    for (uint64_t k = 0; rc == 0 && k < (uint64_t)of.rows * of.cols; k++)
+        out[k % of.cols] += c[k / of.cols] * a[k];
+    free(a);
+    free(c);
+    return rc;
+}
+
+static int fold(const weights *w, const uvcc_model_weight *of, double *out, const flag_message *m) {
+    if (w->norms == NULL || of->layer == UVCC_MODEL_NO_LAYER)
+        return 0;
+    const st_tensor *const *norms = w->norms + (size_t)of->layer * WEIGHTS_NORMS;
+    for (unsigned k = 0; k < sizeof readers / sizeof readers[0]; k++) {
+        if (strcmp(readers[k].matrix, short_name(of)) == 0)
+            return fold_gain(norms[readers[k].gain], of, out, m);
+        if (readers[k].bias != NULL && strcmp(readers[k].bias, short_name(of)) == 0 &&
+            norms[readers[k].shift] != NULL)
+            return fold_shift(w, norms[readers[k].shift], of, readers[k].matrix, out, m);
+    }
+    return 0;
+}
+
 int weights_read(const weights *w, uint32_t i, double *out, const flag_message *m) {
     uvcc_model_weight of;
     if (uvcc_model_weight_at(&w->shape, i, &of) != 0)
         return flag_fail(m, "there is no weight %u", i);
     const uint64_t n = (uint64_t)of.rows * of.cols;
-    const source *s = source_of(w, &of);
-    const st_tensor *t = w->used[i];
-    int rc = 0;
-    if (t == NULL || s == NULL)
-        memset(out, 0, n * sizeof *out);
-    else if (s->form == LINEAR)
-        rc = read_transposed(t, &of, out, m);
-    else if (s->form == STACKED)
-        read_stacked(w, &of, out);
-    else if (s->form == CONV_THIRD || s->form == VECTOR_THIRD)
-        read_columns(t, &of, s->part, out);
-    else
-        st_reals(t, 0, n, out);
+    int rc = read_plain(w, i, &of, out, m);
+    if (rc == 0)
+        rc = fold(w, &of, out, m);
     for (uint64_t k = 0; k < n && rc == 0; k++)
         if (!isfinite(out[k]))
             return flag_fail(m, "tensor '%s' has a value that is no number", weights_source(w, i));

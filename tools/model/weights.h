@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weights.h - the weights of a model, in the names and shapes of uvcc/model.h, out of a
  * checkpoint's tensors: which tensor has which weight, transposed or in part. Every tensor must be
- * used, or be one that is known to change nothing. docs/models.md has the names. */
+ * used, or be one that is known to change nothing. docs/models.md has the names. Where the shape
+ * has plain norms, their gains are multiplied into the matrices that read what they give, and their
+ * shifts times these matrices are added to the biases. */
 #ifndef UVCC_TOOLS_MODEL_WEIGHTS_H
 #define UVCC_TOOLS_MODEL_WEIGHTS_H
 
@@ -18,6 +20,9 @@ typedef enum embedding {
     EMBEDDINGS
 } embedding;
 
+/* Gains and shifts of a layer's norms. */
+typedef enum weights_norm { NORM_G1, NORM_C1, NORM_G2, NORM_C2, WEIGHTS_NORMS } weights_norm;
+
 typedef struct weights {
     const model_description *d;
     const checkpoint *from;
@@ -27,6 +32,8 @@ typedef struct weights {
     const st_tensor *embedding[EMBEDDINGS]; /* NULL: the model has none */
     size_t ignored;                         /* tensors that change nothing */
     const st_tensor **used;                 /* by weight; NULL: it is all zeros */
+    /* By layer and weights_norm, of a shape with plain norms: what goes into other weights. */
+    const st_tensor **norms;
 } weights;
 
 /* Looks for all and looks at shapes and types; shape: as description_config() left it. 0, or -1 and

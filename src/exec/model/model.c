@@ -61,6 +61,10 @@ static int check_layers(const uvcc_model_config *c, const uvcci_message *m) {
         return refuse(m, "last_norm", "must be 0 or 1");
     if (c->biases > 1)
         return refuse(m, "biases", "must be 0 or 1");
+    if (c->plain_norms > 1)
+        return refuse(m, "plain_norms", "must be 0 or 1");
+    if (c->plain_norms && c->order != UVCC_MODEL_PRE_NORM)
+        return refuse(m, "plain_norms", "must be 0 where norms are behind the sums");
     if (!(c->epsilon >= 0 && c->epsilon <= 1)) /* nor what is no number */
         return refuse(m, "epsilon", "must be 0 to 1");
     return check_heads(c, m);

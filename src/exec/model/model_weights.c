@@ -23,7 +23,8 @@ typedef enum extent {
 /* Which models have a weight. */
 typedef enum presence {
     ALWAYS,
-    LAYER_NORMS,
+    GAINED,
+    SHIFTED,
     BIASED,
     GATED,
     EMBEDDED,
@@ -43,8 +44,8 @@ typedef struct slot_row {
 } slot_row;
 
 static const slot_row slots[UVCCI_TF_ALL_SLOTS] = {
-    [UVCCI_TF_G1] = {"G1", ONE, WIDTH, UVCC_MODEL_WEIGHT_GAIN, ALWAYS},
-    [UVCCI_TF_C1] = {"C1", ONE, WIDTH, UVCC_MODEL_WEIGHT_SHIFT, LAYER_NORMS},
+    [UVCCI_TF_G1] = {"G1", ONE, WIDTH, UVCC_MODEL_WEIGHT_GAIN, GAINED},
+    [UVCCI_TF_C1] = {"C1", ONE, WIDTH, UVCC_MODEL_WEIGHT_SHIFT, SHIFTED},
     [UVCCI_TF_WQ] = {"WQ", WIDTH, QUERIES, UVCC_MODEL_WEIGHT_MATRIX, ALWAYS},
     [UVCCI_TF_BQ] = {"BQ", ONE, QUERIES, UVCC_MODEL_WEIGHT_BIAS, BIASED},
     [UVCCI_TF_WK] = {"WK", WIDTH, KEYS, UVCC_MODEL_WEIGHT_MATRIX, ALWAYS},
@@ -53,8 +54,8 @@ static const slot_row slots[UVCCI_TF_ALL_SLOTS] = {
     [UVCCI_TF_BV] = {"BV", ONE, KEYS, UVCC_MODEL_WEIGHT_BIAS, BIASED},
     [UVCCI_TF_WO] = {"WO", QUERIES, WIDTH, UVCC_MODEL_WEIGHT_MATRIX, ALWAYS},
     [UVCCI_TF_BO] = {"BO", ONE, WIDTH, UVCC_MODEL_WEIGHT_BIAS, BIASED},
-    [UVCCI_TF_G2] = {"G2", ONE, WIDTH, UVCC_MODEL_WEIGHT_GAIN, ALWAYS},
-    [UVCCI_TF_C2] = {"C2", ONE, WIDTH, UVCC_MODEL_WEIGHT_SHIFT, LAYER_NORMS},
+    [UVCCI_TF_G2] = {"G2", ONE, WIDTH, UVCC_MODEL_WEIGHT_GAIN, GAINED},
+    [UVCCI_TF_C2] = {"C2", ONE, WIDTH, UVCC_MODEL_WEIGHT_SHIFT, SHIFTED},
     [UVCCI_TF_W1] = {"W1", WIDTH, UNITS, UVCC_MODEL_WEIGHT_MATRIX, ALWAYS},
     [UVCCI_TF_B1] = {"B1", ONE, UNITS, UVCC_MODEL_WEIGHT_BIAS, BIASED},
     [UVCCI_TF_WU] = {"WU", WIDTH, UNITS, UVCC_MODEL_WEIGHT_MATRIX, GATED},
@@ -77,8 +78,10 @@ static const slot_row slots[UVCCI_TF_ALL_SLOTS] = {
 static bool present(const uvcc_model_config *m, unsigned slot) {
     assert(slot < UVCCI_TF_ALL_SLOTS);
     switch (slots[slot].presence) {
-    case LAYER_NORMS:
-        return m->norm == UVCC_MODEL_LAYER_NORM;
+    case GAINED:
+        return !m->plain_norms;
+    case SHIFTED:
+        return !m->plain_norms && m->norm == UVCC_MODEL_LAYER_NORM;
     case BIASED:
         return m->biases != 0;
     case GATED:

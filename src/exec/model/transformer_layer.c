@@ -57,8 +57,11 @@ uvcci_tf_norm uvcci_tf_normalise(uvcci_tf_builder *b, const char *const names[3]
                                  uint32_t layer, uvcci_tf_slot gain, uvcci_tf_slot shift) {
     const bool centred = b->m.norm == UVCC_MODEL_LAYER_NORM;
     const uvcc_nonlinear what = centred ? UVCC_NL_LAYERNORM : UVCC_NL_RMSNORM;
-    const uvcc_nonlinear_options o = {.saved = b->keeps, .epsilon = b->m.epsilon};
-    uint32_t in[3] = {x, uvcci_tf_weight_tensor(b, layer, gain), 0}, out[3] = {0};
+    const uint32_t gains = uvcci_tf_weight_tensor(b, layer, gain);
+    const uvcc_nonlinear_options o = {
+        .saved = b->keeps, .epsilon = b->m.epsilon, .plain = gains == UVCC_NO_TENSOR};
+    uint32_t in[3] = {x, gains, 0}, out[3] = {0};
+    assert(!o.plain || !b->keeps); /* a backward pass has gains */
     if (centred)
         in[2] = uvcci_tf_weight_tensor(b, layer, shift);
     if (b->keeps) {
