@@ -163,7 +163,10 @@ static void test_inspect(void **state) {
     assert_int_equal(number(j, "parameters"), uvcc_model_parameters(&c));
     assert_int_equal(number(j, "embedding_parameters"), (97 + 16 + 2 + 2) * 24);
     assert_int_equal(json_array_size(json_object_get(j, "weights")), uvcc_model_weight_count(&c));
-    assert_int_equal(json_array_size(json_object_get(j, "ignored")), 2);
+    const json_t *ignored = json_object_get(j, "ignored");
+    assert_int_equal(json_array_size(ignored), 2);
+    assert_string_equal(json_string_value(json_array_get(ignored, 0)), "pooler.dense.bias");
+    assert_string_equal(json_string_value(json_array_get(ignored, 1)), "pooler.dense.weight");
     json_decref(j);
     j = json_of("model inspect " MODELS "llama --weight-bits 1 --json -", EXIT_DONE);
     assert_true(number(json_object_get(j, "cost"), "rounds") > 50);
@@ -568,6 +571,24 @@ static void test_names(void **state) {
     remove_tree("m");
 }
 
+/* What would never end is not waited for. */
+static void test_pipes(void **state) {
+    (void)state;
+    copy_model("llama");
+    static const char *const files[] = {"config.json", "model.safetensors.index.json",
+                                        "model-00002-of-00003.safetensors"};
+    for (unsigned i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char path[64], said[128];
+        snprintf(path, sizeof path, "m/%s", files[i]);
+        snprintf(said, sizeof said, "%s: is no regular file", path);
+        copy_model("llama");
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(mkfifo(path, 0600), 0);
+        refused("model inspect m", said);
+    }
+    remove_tree("m");
+}
+
 /* Of later versions, and of earlier ones: the same models in other words. */
 static void test_other_words(void **state) {
     (void)state;
@@ -852,6 +873,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_clipping),
         cmocka_unit_test(test_configs),
         cmocka_unit_test(test_names),
+        cmocka_unit_test(test_pipes),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_other_words),
         cmocka_unit_test(test_tensors),

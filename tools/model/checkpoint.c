@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../flags_json.h"
@@ -17,6 +18,16 @@ static char *path_of(const char *dir, const char *name) {
     if (path != NULL)
         (void)snprintf(path, room, "%s/%s", dir, name);
     return path;
+}
+
+/* A pipe in the place of a file is refused, not waited for. */
+static json_t *load_json(const char *path, const flag_message *m) {
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) {
+        (void)flag_fail(m, "%s: is no regular file; name a file", path);
+        return NULL;
+    }
+    return flags_json_load(path, m);
 }
 
 /* One more file of the checkpoint. */
@@ -85,7 +96,7 @@ static int check_index(const checkpoint *c, const char *path, const json_t *map,
 static int open_indexed(checkpoint *c, const char *path, const flag_message *m) {
     const char *names[CHECKPOINT_FILES_MAX];
     size_t count = 0;
-    json_t *index = flags_json_load(path, m);
+    json_t *index = load_json(path, m);
     if (index == NULL)
         return -1;
     const json_t *map = json_object_get(index, "weight_map");
@@ -126,7 +137,7 @@ int checkpoint_open(checkpoint *out, const char *dir, const flag_message *m) {
     out->config_path = path_of(dir, "config.json");
     if (out->config_path == NULL)
         return flag_fail(m, "out of memory");
-    out->config = flags_json_load(out->config_path, m);
+    out->config = load_json(out->config_path, m);
     int rc = out->config == NULL ? -1 : open_weights(out, m);
     if (rc == 0 && !json_is_object(out->config))
         rc = flag_fail(m, "%s: is no JSON object", out->config_path);

@@ -371,31 +371,55 @@ static int take_embedding(weights *w, unsigned e, const flag_message *m) {
     return check_shape(w->embedding[e], rows[e], w->d->width, m);
 }
 
-static bool is_used(const weights *w, const st_tensor *t) {
-    for (unsigned e = 0; e < EMBEDDINGS; e++)
-        if (w->embedding[e] == t)
-            return true;
-    for (uint32_t i = 0; i < w->count; i++)
-        if (w->used[i] == t)
-            return true;
-    for (uint32_t i = 0; w->norms != NULL && i < w->shape.layers * WEIGHTS_NORMS; i++)
-        if (w->norms[i] == t)
-            return true;
-    return false;
+static int by_place(const void *a, const void *b) {
+    const uintptr_t x = (uintptr_t) * (const st_tensor *const *)a,
+                    y = (uintptr_t) * (const st_tensor *const *)b;
+    return (x > y) - (x < y);
 }
 
-/* What nobody reads might change the result: it must be known not to. */
-static int check_surplus(weights *w, const flag_message *m) {
+static size_t norms_of(const weights *w) {
+    return w->norms != NULL ? (size_t)w->shape.layers * WEIGHTS_NORMS : 0;
+}
+
+/* What is read, by place, into room for all of it. */
+static size_t list_read(const weights *w, const st_tensor **out) {
+    size_t n = 0;
+    for (unsigned e = 0; e < EMBEDDINGS; e++)
+        if (w->embedding[e] != NULL)
+            out[n++] = w->embedding[e];
+    for (uint32_t i = 0; i < w->count; i++)
+        if (w->used[i] != NULL)
+            out[n++] = w->used[i];
+    for (size_t i = 0; i < norms_of(w); i++)
+        if (w->norms[i] != NULL)
+            out[n++] = w->norms[i];
+    qsort(out, n, sizeof out[0], by_place);
+    return n;
+}
+
+static int list_surplus(weights *w, const st_tensor *const *read, size_t count,
+                        const flag_message *m) {
     const st_tensor *t;
     for (size_t i = 0; (t = checkpoint_at(w->from, i)) != NULL; i++) {
-        if (is_used(w, t))
+        if (bsearch(&t, read, count, sizeof read[0], by_place) != NULL)
             continue;
         if (!is_ignored(w, t->name))
             return flag_fail(m, "tensor '%.200s' has no place in a model of kind %s", t->name,
                              description_family(w->d));
-        w->ignored++;
+        w->surplus[w->ignored++] = t;
     }
     return 0;
+}
+
+/* What nobody reads might change the result: it must be known not to. */
+static int check_surplus(weights *w, const flag_message *m) {
+    const st_tensor **read = calloc(w->count + EMBEDDINGS + norms_of(w), sizeof *read);
+    w->surplus = calloc(checkpoint_tensors(w->from) + 1, sizeof *w->surplus);
+    const int rc = read == NULL || w->surplus == NULL
+                       ? flag_fail(m, "out of memory")
+                       : list_surplus(w, read, list_read(w, read), m);
+    free(read);
+    return rc;
 }
 
 /* ---- calls ---- */
@@ -425,6 +449,7 @@ int weights_open(weights *out, const checkpoint *from, const model_description *
 void weights_close(weights *w) {
     free(w->used);
     free(w->norms);
+    free(w->surplus);
     *w = (weights){0};
 }
 
@@ -556,9 +581,5 @@ const char *weights_source(const weights *w, uint32_t i) {
 }
 
 const char *weights_ignored(const weights *w, size_t i) {
-    const st_tensor *t;
-    for (size_t k = 0; (t = checkpoint_at(w->from, k)) != NULL; k++)
-        if (!is_used(w, t) && i-- == 0)
-            return t->name;
-    return NULL;
+    return i < w->ignored ? w->surplus[i]->name : NULL;
 }

@@ -30,10 +30,11 @@ typedef struct weights {
     uint32_t count;
     const char *prefix; /* before all names: "bert.", "transformer.", "model." or none */
     const st_tensor *embedding[EMBEDDINGS]; /* NULL: the model has none */
-    size_t ignored;                         /* tensors that change nothing */
     const st_tensor **used;                 /* by weight; NULL: it is all zeros */
     /* By layer and weights_norm, of a shape with plain norms: what goes into other weights. */
     const st_tensor **norms;
+    const st_tensor **surplus;              /* tensors that change nothing, as they stand */
+    size_t ignored;                         /* so many */
 } weights;
 
 /* Looks for all and looks at shapes and types; shape: as description_config() left it. 0, or -1 and
