@@ -252,10 +252,15 @@ static int begun(void *state, void **mark) {
     if (rc != 1)
         return rc;
     cudaError_t e = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-    if (e == cudaSuccess)
-        e = cudaEventRecord(event, d->stream);
+    if (e != cudaSuccess)
+        return cuda_failed(d, "an event", e);
+    e = cudaEventRecord(event, d->stream);
+    if (e != cudaSuccess) {
+        (void)cudaEventDestroy(event);
+        return cuda_failed(d, "an event", e);
+    }
     *mark = event;
-    return e == cudaSuccess ? 1 : cuda_failed(d, "an event", e);
+    return 1;
 }
 
 static int over(void *state, void *mark) {
