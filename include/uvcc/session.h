@@ -426,9 +426,11 @@ UVCC_API int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out);
 /** A public value for a PERSIST tensor before the first step, or between steps before this host
  * agrees to the next one (UVCC_ERR_STATE after that; a checkpoint of the step, if one is due, has
  * the tensors as the step before left them, so who resumes there sets it again), the same at all
- * three parties: trivial shares, or of a PUBLIC tensor the value as it is. UVCC_ERR_AGAIN: the
- * tensor is being set already. UVCC_ERR_BOUND: a value is outside the bits that it declares;
- * nothing was taken. UVCC_ERR_USAGE, too: the program has its values (uvcc_program_constant). */
+ * three parties: trivial shares, or of a PUBLIC tensor the value as it is. The next STEP compares
+ * what was set: parties whose values differ in anything abort (STEP), and no step runs on them.
+ * UVCC_ERR_AGAIN: the tensor is being set already. UVCC_ERR_BOUND: a value is outside the bits that
+ * it declares; nothing was taken. UVCC_ERR_USAGE, too: the program has its values
+ * (uvcc_program_constant). */
 UVCC_API int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v);
 /** This party's components of a PERSIST tensor, split by a client or from a checkpoint. Nobody can
  * see from shares whether the value is within its declared bits: whoever split it answers for that.

@@ -38,7 +38,12 @@ static inline uint8_t uvcci_edge(uint64_t fss_id) {
 /* The lineage of tensors: which steps, of which runs, made them what they are; the same at all
  * three. `before` is that before the step, or sid_sub where a run begins on tensors that hosts set
  * (with an h_optable of zeros); nonce is the run's own (uvcci_hello_nonce). */
-enum { UVCCI_LINEAGE_FINISHED = 0, UVCCI_LINEAGE_DROPPED = 1, UVCCI_LINEAGE_BEGUN = 2 };
+enum {
+    UVCCI_LINEAGE_FINISHED = 0,
+    UVCCI_LINEAGE_DROPPED = 1,
+    UVCCI_LINEAGE_BEGUN = 2,
+    UVCCI_LINEAGE_PUBLIC = 3
+};
 void uvcci_lineage(const uint8_t before[32], uint8_t what, uint32_t run, uint32_t step,
                    const uint8_t nonce[32], const uint8_t h_optable[32], uint8_t out[32]);
 

@@ -49,7 +49,7 @@ class Hello1:
 
 
 NO_STEP = (1 << 32) - 1
-FINISHED, DROPPED, SET = 0, 1, 2  # what moves a lineage on
+FINISHED, DROPPED, SET, PUBLIC = 0, 1, 2, 3  # what moves a lineage on
 
 
 class Run:
@@ -144,15 +144,36 @@ class Run:
         return H(b"UVCC_LINEAGE_V1", before, u8(what), le32(self.run), le32(step), self.nonce, optable)
 
     def check_lineages(self, steps):
-        """STEP m has the lineage before step m - 1, or that of the run's first step. steps: ReadSteps by number."""
+        """STEP m has the lineage before step m - 1, or that of the run's first step; where public values were set since
+        step m - 1, that before m. steps: ReadSteps by number."""
+        public = [self.public_values(p) for p in range(3)]
+        need(public[0] == public[1] == public[2], "the logs differ in public values")
         now = self.offered
         if now == bytes(32):
             now = self.lineage(self.sub, SET, self.first, bytes(32))
         last = now
         for number in sorted(steps):
+            if number in public[0]:
+                last = now = self.lineage(now, PUBLIC, number, public[0][number])
             need(steps[number].lineage == last, "the lineage of STEP %d" % number)
             last, what = now, DROPPED if number in self.dropped else FINISHED
             now = self.lineage(now, what, number, steps[number].optable)
+
+    def public_values(self, p):
+        """Hashes of what a host set before it agreed to a step, by step."""
+        out, values, call = {}, {}, None
+        for r in self.records[p]:
+            if r.name in ("SET_PUBLIC", "STEP"):
+                call = r
+            if r.name != "RESULT" or call is None:
+                continue
+            if r.fields[0] == 0 and call.name == "SET_PUBLIC":
+                values[call.fields[0]] = call.fields[1]
+            elif r.fields[0] == 0 and values:
+                told = [H(le32(i), wire.tree(values[i])) for i in sorted(values)]
+                out[call.fields[1]], values = H(b"UVCC_PUBLIC_V1", *told), {}
+            call = None
+        return out
 
     def secret(self, a, b):
         return self.cfg[a]["pair_secret"][32 * b:32 * b + 32]

@@ -209,6 +209,7 @@ static void run_step(triangle *t, const uvcc_program *p, uint32_t step) {
     assert_int_equal(uvcc_reference_new(&r, p, &al), 0);
     assert_int_equal(uvcc_reference_set(r, X, x), 0);
     assert_int_equal(uvcc_reference_set(r, W, w), 0);
+    (void)uvcc_reference_set(r, T, turns); /* unless it is a constant */
     assert_int_equal(uvcc_reference_step(r, 0, NULL, 0), 0);
     triangle_agree(t, step, 0);
     triangle_input(t, 0, step, 1, x);
@@ -245,6 +246,97 @@ static void test_sessions(void **state) {
     run_step(&t, p, 1);
     triangle_close(&t);
     triangle_free(&t);
+    uvcc_program_free(p);
+}
+
+/* ---- values that the parties have alike ---- */
+
+static void set(triangle *t, unsigned party, uint32_t tensor, const int64_t *v) {
+    int rc;
+    while ((rc = uvcc_session_set_public(t->s[party], tensor, v)) == UVCC_ERR_AGAIN)
+        assert_true(triangle_turn(t));
+    assert_int_equal(rc, 0);
+}
+
+static void stops(triangle *t, uint32_t step) {
+    triangle_agree(t, step, 0);
+    while (t->aborted[0] == 0 || t->aborted[1] == 0 || t->aborted[2] == 0)
+        assert_true(triangle_turn(t));
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(t->started[i], step);
+    /* who hears of it first says so to the others */
+    unsigned named = 0;
+    for (unsigned i = 0; i < 3; i++)
+        named += t->aborted[i] == UVCC_ABORT_STEP && t->abort_text[i] != NULL &&
+                 strstr(t->abort_text[i], "other public values") != NULL;
+    assert_true(named > 0);
+    triangle_free(t);
+}
+
+/* One value, at one party, before the first step or a later one; one party that sets what it has
+ * again, or a tensor that the others leave as zeros. */
+static void test_unlike(void **state) {
+    (void)state;
+    int64_t other[COLS * OUT];
+    const int64_t nothing[2 * COLS] = {0};
+    uvcc_program *p;
+    shape s = base();
+    s.constant = false;
+    assert_int_equal(build(&p, &s, NULL, 0), 0);
+    memcpy(other, w, sizeof w);
+    other[COLS * OUT - 1]++;
+    for (unsigned odd = 0; odd < 3; odd++)
+        for (uint32_t step = 0; step < 2; step++)
+            for (unsigned how = 0; how < 2; how++) {
+                triangle t;
+                triangle_open(&t, p, &(triangle_options){.seed = 11 + odd});
+                triangle_ready(&t);
+                triangle_set_public(&t, T, turns);
+                if (step == 1) {
+                    triangle_set_public(&t, W, w);
+                    run_step(&t, p, 0);
+                }
+                for (unsigned i = 0; i < 3; i++)
+                    if (how == 0)
+                        set(&t, i, W, i == odd ? other : w);
+                    else if (i == odd)
+                        set(&t, i, step == 0 ? W : T, step == 0 ? w : nothing);
+                stops(&t, step);
+            }
+    uvcc_program_free(p);
+}
+
+/* In any order; of several values of a tensor the last counts. The jobs that set them end late and
+ * in any order too. */
+static void test_alike(void **state) {
+    (void)state;
+    const int64_t nothing[COLS * OUT] = {0};
+    uvcc_program *p;
+    shape s = base();
+    s.constant = false;
+    assert_int_equal(build(&p, &s, NULL, 0), 0);
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        triangle t;
+        triangle_open(
+            &t, p,
+            &(triangle_options){.seed = seed, .mode = UVCC_CPU_DEFERRED, .compute_seed = 5 * seed});
+        triangle_ready(&t);
+        for (unsigned i = 0; i < 3; i++) {
+            if (i == seed % 3)
+                set(&t, i, W, nothing);
+            set(&t, i, i == 1 ? W : T, i == 1 ? w : turns);
+            set(&t, i, i == 1 ? T : W, i == 1 ? turns : w);
+        }
+        run_step(&t, p, 0);
+        triangle_set_public(&t, W, w);
+        triangle_agree(&t, 1, 0);
+        triangle_agree(&t, 2, 0); /* agreed to while the values are on their way */
+        triangle_input(&t, 0, 1, 1, x);
+        triangle_input(&t, 0, 2, 1, x);
+        triangle_finish(&t, 3);
+        triangle_close(&t);
+        triangle_free(&t);
+    }
     uvcc_program_free(p);
 }
 
@@ -321,6 +413,7 @@ int main(void) {
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_hash),
         cmocka_unit_test(test_constants), cmocka_unit_test(test_sessions),
         cmocka_unit_test(test_costs),     cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_unlike),    cmocka_unit_test(test_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -222,7 +222,9 @@ struct uvcci_step {
 /* A host's value on its way into one PERSIST tensor, or a checkpoint's into all. */
 typedef struct uvcci_set {
     struct uvcci_set *next;
-    uvcc_task task;
+    uvcc_task task[2]; /* the second one hashes what is public */
+    uint32_t tasks;
+    uvcc_hash_item hash;
     uvcc_copy_item *items;
     uint32_t item_count;
     uint8_t *staged; /* WIRE arena */
@@ -276,6 +278,8 @@ typedef struct uvcci_buffer {
     uvcc_shares shares;
     uint32_t uses_left; /* in the running step */
     bool set;           /* PERSIST: it has a value */
+    bool told;          /* it is public, and in no STEP yet */
+    uint8_t *digest;    /* of the last public value, 32 bytes; NULL: there was none */
 } uvcci_buffer;
 
 typedef struct uvcci_peer {

@@ -379,7 +379,7 @@ static int bound(uvcc_session *s, const uvcc_config *cfg, uvcc_memory_bound *out
     for (uint32_t i = 0; i < s->program->tensor_count; i++)
         count += s->program->tensors[i].desc.lifetime == UVCC_PERSIST;
     add(out, UVCC_MEMORY_SESSION, UVCC_MEM_STATE,
-        held[UVCC_MEM_STATE] + (count + 1) * (sizeof(uvcci_set) + 2 * sizeof(uvcc_copy_item)) +
+        held[UVCC_MEM_STATE] + (count + 1) * (sizeof(uvcci_set) + 2 * sizeof(uvcc_copy_item) + 32) +
             SETS_OF_ALL *
                 (sizeof(uvcci_set) + (s->checkpoint.item_count + 2u) * sizeof(uvcc_copy_item)));
     add(out, UVCC_MEMORY_SESSION, UVCC_MEM_SECRET,

@@ -66,6 +66,7 @@ uvcci_set *uvcci_set_new(uvcc_session *s, size_t bytes, uint32_t items) {
     uvcci_set *set = state_alloc(s, sizeof *set);
     if (set == NULL)
         return NULL;
+    set->tasks = 1;
     set->bytes = bytes;
     set->item_count = items;
     set->staged = uvcci_arena_take(&s->wire, bytes);
@@ -87,7 +88,7 @@ void uvcci_sets_advance(uvcc_session *s) {
         if (set->out || (set->alone && others) || uvcci_jobs_full(&s->jobs))
             continue;
         set->out = true;
-        uvcci_jobs_push(&s->jobs, &set->task, 1, UVCCI_JOB_SET, 0, set);
+        uvcci_jobs_push(&s->jobs, set->task, set->tasks, UVCCI_JOB_SET, 0, set);
     }
 }
 
@@ -101,8 +102,8 @@ void uvcci_set_push(uvcc_session *s, uvcci_set *set) {
 }
 
 void uvcci_set_add_copy(uvcci_set *set, void *dst, const void *src, size_t len) {
-    assert(set->task.u.copy.count < set->item_count && dst != NULL);
-    set->items[set->task.u.copy.count++] = (uvcc_copy_item){.dst = dst, .src = src, .len = len};
+    assert(set->task[0].u.copy.count < set->item_count && dst != NULL);
+    set->items[set->task[0].u.copy.count++] = (uvcc_copy_item){.dst = dst, .src = src, .len = len};
 }
 
 int uvcci_may_touch(uvcc_session *s, const char *what) {
@@ -126,7 +127,7 @@ static int may_set(uvcc_session *s) {
 
 bool uvcci_being_touched(const uvcc_session *s, const uint64_t *lo) {
     for (const uvcci_set *set = s->sets; set != NULL; set = set->next) {
-        if (set->task.kind == UVCC_TASK_MAP && set->task.u.map.out.lo == lo)
+        if (set->task[0].kind == UVCC_TASK_MAP && set->task[0].u.map.out.lo == lo)
             return true;
         for (uint32_t i = 0; i < set->item_count; i++)
             if (set->items[i].dst == (const uint8_t *)lo ||
@@ -165,6 +166,22 @@ static int check_public(uvcc_session *s, const uvcci_tensor *t, const int64_t *v
                         t->name, (long long)v[i], t->desc.bits);
 }
 
+/* What all set alike is compared by its digest in the next STEP (lineage.h). */
+static int tell(uvcc_session *s, uvcci_set *set, uint32_t tensor) {
+    uvcci_buffer *b = &s->buffers[tensor];
+    if (b->digest == NULL)
+        b->digest = state_alloc(s, HASH_BYTES);
+    if (b->digest == NULL)
+        return UVCC_ERR_NOMEM;
+    set->hash = (uvcc_hash_item){
+        .mode = UVCC_HASH_TREE, .data = set->staged, .len = set->bytes, .out = b->digest};
+    set->hash.prefix_len = sizeof tensor;
+    uvcci_st32(set->hash.prefix, tensor);
+    set->task[1] = (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = &set->hash, .count = 1}};
+    set->tasks = 2;
+    return 0;
+}
+
 /* One vector: public; two: this party's shares. What the host gave is copied before this returns; a
  * job brings it to where tensors are. */
 static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const void *b) {
@@ -180,26 +197,30 @@ static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const voi
     size_t n = t->elems * 8;
     assert(t->buffer == tensor && to->lo != NULL);
     uvcci_set *set = uvcci_set_new(s, b != NULL ? 2 * n : n, b != NULL ? 2 : 0);
-    if (set == NULL)
+    if (set == NULL || (b == NULL && tell(s, set, tensor) != 0)) {
+        if (set != NULL)
+            uvcci_set_free(s, set);
         return uvcci_refuse(s, UVCC_ERR_NOMEM, "no memory to set %s", t->name);
+    }
     memcpy(set->staged, a, n);
     if (b != NULL) {
         memcpy(set->staged + n, b, n);
-        set->task.kind = UVCC_TASK_COPY;
-        set->task.u.copy.items = set->items;
+        set->task[0].kind = UVCC_TASK_COPY;
+        set->task[0].u.copy.items = set->items;
         uvcci_set_add_copy(set, to->lo, set->staged, n);
         uvcci_set_add_copy(set, to->hi, set->staged + n, n);
     } else {
-        set->task.kind = UVCC_TASK_MAP;
-        set->task.u.map.op = to->hi != NULL ? UVCC_MAP_PUBLIC : UVCC_MAP_COPY;
-        set->task.u.map.party = s->party;
-        set->task.u.map.rows = t->desc.rows;
-        set->task.u.map.cols = t->desc.cols;
-        set->task.u.map.x.lo = (uint64_t *)(void *)set->staged; /* arenas align to 64 bytes */
-        set->task.u.map.out = *to;
+        set->task[0].kind = UVCC_TASK_MAP;
+        set->task[0].u.map.op = to->hi != NULL ? UVCC_MAP_PUBLIC : UVCC_MAP_COPY;
+        set->task[0].u.map.party = s->party;
+        set->task[0].u.map.rows = t->desc.rows;
+        set->task[0].u.map.cols = t->desc.cols;
+        set->task[0].u.map.x.lo = (uint64_t *)(void *)set->staged; /* arenas align to 64 bytes */
+        set->task[0].u.map.out = *to;
     }
     uvcci_set_push(s, set);
-    s->buffers[t->buffer].set = true;
+    s->buffers[tensor].set = true;
+    s->buffers[tensor].told = b == NULL;
     return 0;
 }
 
@@ -222,8 +243,8 @@ static int fill_unset(uvcc_session *s, bool constants) {
     if (set == NULL)
         return UVCC_ERR_NOMEM;
     set->alone = !constants; /* a checkpoint that is not wanted may still be on its way into them */
-    set->task.kind = constants ? UVCC_TASK_COPY : UVCC_TASK_WIPE;
-    set->task.u.copy.items = set->items;
+    set->task[0].kind = constants ? UVCC_TASK_COPY : UVCC_TASK_WIPE;
+    set->task[0].u.copy.items = set->items;
     for (uint32_t i = 0; i < s->program->tensor_count; i++) {
         const uvcci_tensor *t = &s->program->tensors[i];
         if (!persists(s, i) || s->buffers[i].set || (t->constant != NULL) != constants)
@@ -503,8 +524,8 @@ static int set_all(uvcc_session *s, const uint8_t *data, size_t len) {
         return UVCC_ERR_NOMEM;
     memcpy(set->staged, data, len);
     set->alone = true;
-    set->task.kind = UVCC_TASK_COPY;
-    set->task.u.copy.items = set->items;
+    set->task[0].kind = UVCC_TASK_COPY;
+    set->task[0].u.copy.items = set->items;
     size_t at = HEAD_BYTES;
     for (uint32_t i = 0; i < s->program->tensor_count; i++) {
         if (!is_shared(s, i))
@@ -516,6 +537,7 @@ static int set_all(uvcc_session *s, const uint8_t *data, size_t len) {
         uvcci_set_add_copy(set, to->hi, set->staged + at + n, n);
         at += 2 * n;
         s->buffers[i].set = true;
+        s->buffers[i].told = false;
     }
     assert(at == len - HASH_BYTES);
     drop_waiting(s);
@@ -546,7 +568,7 @@ static int begin_anew(uvcc_session *s, bool ready) {
                             s->step);
     drop_waiting(s);
     for (uint32_t i = 0; i < s->program->tensor_count; i++)
-        s->buffers[i].set = false;
+        s->buffers[i].set = s->buffers[i].told = false;
     s->loaded = o;
     memset(s->root_before, 0, 32);
     s->tensors_here = true;

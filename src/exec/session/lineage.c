@@ -27,6 +27,54 @@ void uvcci_lineage_ready(uvcc_session *s) {
     memcpy(s->lineage_before, s->lineage, 32);
 }
 
+bool uvcci_lineage_known(const uvcc_session *s) {
+    for (const uvcci_set *set = s->sets; set != NULL; set = set->next)
+        if (set->tasks > 1)
+            return false;
+    return true;
+}
+
+/* H over those that were set, by tensor; false: none was. */
+static bool take_public(uvcc_session *s, uint8_t out[32]) {
+    static const char tag[] = "UVCC_PUBLIC_V1";
+    uvcci_sha256 h;
+    bool any = false;
+    for (uint32_t i = 0; i < s->program->tensor_count; i++) {
+        if (!s->buffers[i].told)
+            continue;
+        if (!any) {
+            uvcci_sha256_init(&h);
+            uvcci_sha256_update(&h, tag, sizeof tag - 1);
+        }
+        uvcci_sha256_update(&h, s->buffers[i].digest, 32);
+        s->buffers[i].told = false;
+        any = true;
+    }
+    if (any)
+        uvcci_sha256_final(&h, out);
+    return any;
+}
+
+/* Values are set between steps: who set any has finished the step before, and so has whom it agrees
+ * with. */
+void uvcci_lineage_said(uvcc_session *s, const uvcci_step *st, uint8_t out[32]) {
+    uint8_t values[32];
+    assert(uvcci_lineage_known(s));
+    if (st->number == s->step && take_public(s, values)) {
+        uvcci_lineage(s->lineage, UVCCI_LINEAGE_PUBLIC, s->run, st->number, s->run_nonce, values,
+                      s->lineage);
+        memcpy(out, s->lineage, 32);
+        return;
+    }
+    memcpy(out, st->number == s->step ? s->lineage_before : s->lineage, 32);
+}
+
+void uvcci_lineage_forget(uvcc_session *s, uint32_t i) {
+    if (s->buffers[i].digest != NULL)
+        s->alloc.free(s->alloc.user, s->buffers[i].digest, 32, UVCC_MEM_STATE);
+    s->buffers[i].digest = NULL;
+}
+
 void uvcci_lineage_step(uvcc_session *s, const uvcci_step *st, uint8_t what) {
     assert(st->number == s->step);
     memcpy(s->lineage_before, s->lineage, 32);

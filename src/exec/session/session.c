@@ -17,6 +17,7 @@
 #include "exec/session/dispatch.h"
 #include "exec/session/handshake.h"
 #include "exec/session/instance.h"
+#include "exec/session/lineage.h"
 #include "exec/session/peers.h"
 #include "exec/session/receive.h"
 #include "exec/session/root.h"
@@ -107,6 +108,7 @@ void uvcci_session_free(uvcc_session *s) {
         for (uint32_t i = 0; s->buffers != NULL && i < p->tensor_count; i++) {
             uvcci_arena_give(&s->tensors, s->buffers[i].shares.lo, p->tensors[i].elems * 8);
             uvcci_arena_give(&s->tensors, s->buffers[i].shares.hi, p->tensors[i].elems * 8);
+            uvcci_lineage_forget(s, i);
         }
         free_array(s, s->buffers, p->tensor_count * sizeof s->buffers[0]);
         for (uint32_t e = 0; s->plans != NULL && e < p->entry_count; e++)

@@ -53,8 +53,8 @@ static int begin(uvcc_session *s, uint32_t tensor, const uvcci_tensor *t) {
     uvcci_set *set = uvcci_set_new(s, 2 * n, 2);
     if (set == NULL)
         return uvcci_refuse(s, UVCC_ERR_NOMEM, "no memory for the shares of %s", t->name);
-    set->task.kind = UVCC_TASK_COPY;
-    set->task.u.copy.items = set->items;
+    set->task[0].kind = UVCC_TASK_COPY;
+    set->task[0].u.copy.items = set->items;
     uvcci_set_add_copy(set, set->staged, from->lo, n);
     uvcci_set_add_copy(set, set->staged + n, from->hi, n);
     s->read = (uvcci_read){.set = set, .tensor = tensor};

@@ -241,7 +241,6 @@ static int build_table(uvcc_session *s, uvcci_step *st) {
 
 static void fill_step_msg(const uvcc_session *s, uvcci_step *st) {
     st->msg.step = st->number; /* h_given stands there since the table was built */
-    memcpy(st->msg.lineage, st->number == s->step ? s->lineage_before : s->lineage, 32);
     memcpy(st->msg.h_program, s->h_program, 32);
     memcpy(st->msg.h_optable, st->h_optable, 32);
     const uint32_t count = st->entry->input_count;
@@ -412,8 +411,10 @@ void uvcci_step_free(uvcc_session *s, uvcci_step *st) {
 
 /* Step m may be proposed or echoed: it is the first unfinished one or the next, and the AUDITs of
  * m-2, if this run had that step, are here. They stay in their parity's place until step m needs
- * it. */
-static bool may_send_step(const uvcc_session *s, uint32_t m) {
+ * it. STEPs go out in order, and not before public values that were set are hashed. */
+static bool may_send_step(uvcc_session *s, uint32_t m) {
+    if (!uvcci_lineage_known(s) || (m != s->step && !uvcci_step_of(s, s->step)->sent))
+        return false;
     if (s->cfg.checks.audit_off || m - s->hello.step < 2)
         return true;
     for (uint8_t p = 0; p < 3; p++)
@@ -435,6 +436,15 @@ static bool same_step(const uvcci_step_msg *a, const uvcci_step_msg *b) {
             a->shapes[i].cols != b->shapes[i].cols)
             return false;
     return true;
+}
+
+static const char *unlike(const uvcci_step_msg *a, const uvcci_step_msg *b) {
+    uvcci_step_msg same = *a;
+    memcpy(same.lineage, b->lineage, 32);
+    return same_step(&same, b)
+               ? "the parties disagree on the steps before a step, or their hosts set other public "
+                 "values (uvcc_session_set_public)"
+               : "the parties disagree on a step's program, op table or public shapes";
 }
 
 /* Each says in its STEP which triples it was given. */
@@ -481,6 +491,20 @@ void uvcci_step_on_step(uvcc_session *s, uint8_t peer, const uint8_t *data, uint
         reached(s, peer, m.step - 1); /* it finished the step before that */
 }
 
+static void send_step(uvcc_session *s, uvcci_step *st) {
+    uint8_t bytes[UVCCI_STEP_MAX_BYTES];
+    uvcci_lineage_said(s, st, st->msg.lineage);
+    int n = uvcci_step_encode(&st->msg, bytes, sizeof bytes);
+    if (n < 0) {
+        uvcci_abort(s, UVCC_ABORT_STEP, "a STEP message cannot be encoded");
+        return;
+    }
+    st->sent = true;
+    st->since = s->now;
+    uvcci_send_small(s, uvcci_next_party(s), UVCC_FRAME_STEP, bytes, (uint32_t)n);
+    uvcci_send_small(s, uvcci_prev_party(s), UVCC_FRAME_STEP, bytes, (uint32_t)n);
+}
+
 /* STEP of this party out, if its time has come; then agreement. P0 proposes and the others echo, so
  * that two hosts which ask for different entries disagree before any of them has begun. */
 static bool advance_agreement(uvcc_session *s, uvcci_step *st) {
@@ -489,16 +513,10 @@ static bool advance_agreement(uvcc_session *s, uvcci_step *st) {
     unsigned at = st->number & 3;
     bool proposed = s->party == 0 || s->peer[0].step_here[at];
     if (!st->sent && proposed && may_send_step(s, st->number)) {
-        uint8_t bytes[UVCCI_STEP_MAX_BYTES];
-        int n = uvcci_step_encode(&st->msg, bytes, sizeof bytes);
-        if (n < 0) {
-            uvcci_abort(s, UVCC_ABORT_STEP, "a STEP message cannot be encoded");
+        send_step(s, st);
+        if (!st->sent)
             return true;
-        }
-        st->sent = any = true;
-        st->since = s->now;
-        uvcci_send_small(s, uvcci_next_party(s), UVCC_FRAME_STEP, bytes, (uint32_t)n);
-        uvcci_send_small(s, uvcci_prev_party(s), UVCC_FRAME_STEP, bytes, (uint32_t)n);
+        any = true;
     }
     if (st->sent && !st->agreed) {
         bool all = true;
@@ -508,10 +526,7 @@ static bool advance_agreement(uvcc_session *s, uvcci_step *st) {
             if (!s->peer[p].step_here[at])
                 all = false;
             else if (!same_step(&st->msg, &s->peer[p].step_msg[at])) {
-                uvcci_abort(
-                    s, UVCC_ABORT_STEP,
-                    "the parties disagree on a step's program, op table or public shapes, or "
-                    "on the steps before it");
+                uvcci_abort(s, UVCC_ABORT_STEP, unlike(&st->msg, &s->peer[p].step_msg[at]));
                 return true;
             }
         }
