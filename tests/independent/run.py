@@ -170,8 +170,8 @@ class Run:
             if r.fields[0] == 0 and call.name == "SET_PUBLIC":
                 values[call.fields[0]] = call.fields[1]
             elif r.fields[0] == 0 and values:
-                told = [H(le32(i), wire.tree(values[i])) for i in sorted(values)]
-                out[call.fields[1]], values = H(b"UVCC_PUBLIC_V1", *told), {}
+                told = [H(b"UVCC_PUBLIC_V1", le32(i), wire.tree(values[i])) for i in sorted(values)]
+                out[call.fields[1]], values = H(*told), {}
             call = None
         return out
 

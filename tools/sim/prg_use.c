@@ -31,10 +31,10 @@ static bool has_label(const uvcc_hash_item *it, const char *label) {
 }
 
 /* Without salt: a checkpoint's digest, which stays at home; the two copies of an opened component
- * that are compared; and what is opened to all. */
+ * that are compared; public values; and what is opened to all. */
 static bool may_be_plain(const uvcc_job *job, const uvcc_hash_item *it, bool *leaf) {
     *leaf = false;
-    if (has_label(it, "UVCC_CHECK_V2"))
+    if (has_label(it, "UVCC_CHECK_V2") || has_label(it, "UVCC_PUBLIC_V1"))
         return true;
     *leaf = true;
     for (uint32_t i = 0; i < job->count; i++) {

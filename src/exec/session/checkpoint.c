@@ -175,8 +175,10 @@ static int tell(uvcc_session *s, uvcci_set *set, uint32_t tensor) {
         return UVCC_ERR_NOMEM;
     set->hash = (uvcc_hash_item){
         .mode = UVCC_HASH_TREE, .data = set->staged, .len = set->bytes, .out = b->digest};
-    set->hash.prefix_len = sizeof tensor;
-    uvcci_st32(set->hash.prefix, tensor);
+    uvcci_writer w = uvcci_writer_on(set->hash.prefix, sizeof set->hash.prefix);
+    uvcci_put(&w, "UVCC_PUBLIC_V1", 14);
+    uvcci_put32(&w, tensor);
+    set->hash.prefix_len = (uint8_t)w.len;
     set->task[1] = (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = &set->hash, .count = 1}};
     set->tasks = 2;
     return 0;

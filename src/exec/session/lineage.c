@@ -36,16 +36,13 @@ bool uvcci_lineage_known(const uvcc_session *s) {
 
 /* H over those that were set, by tensor; false: none was. */
 static bool take_public(uvcc_session *s, uint8_t out[32]) {
-    static const char tag[] = "UVCC_PUBLIC_V1";
     uvcci_sha256 h;
     bool any = false;
     for (uint32_t i = 0; i < s->program->tensor_count; i++) {
         if (!s->buffers[i].told)
             continue;
-        if (!any) {
+        if (!any)
             uvcci_sha256_init(&h);
-            uvcci_sha256_update(&h, tag, sizeof tag - 1);
-        }
         uvcci_sha256_update(&h, s->buffers[i].digest, 32);
         s->buffers[i].told = false;
         any = true;
