@@ -16,6 +16,10 @@
  * other listens. The first message of a connection, the call (<uvcc/demux.h>), says which session
  * is meant, so one listener serves all workers of a party. Packets carry it themselves.
  *
+ * A connection that came up ends when the system says so. Where something between the machines
+ * answers for a peer that it does not reach, the system never does: so a peer that the session
+ * calls silent (config.links.silence_ns) is called anew by the end that dials, until it is heard.
+ *
  * Threads: everything of one net is called by one thread at a time; uvcc_net_wake() by any. Nothing
  * here blocks but uvcc_net_wait(), and uvcc_net_add*() and uvcc_net_set_peer() where an address is
  * a name that must be looked up. Signals: SIGPIPE is never raised; EINTR is handled. After a fork

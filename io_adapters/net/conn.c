@@ -268,6 +268,12 @@ void uvcci_conn_leave(uvcci_conn *c) {
 
 /* ---- up ---- */
 
+/* What a silent peer may take to be heard over a connection: no less than until its end lets the
+ * one go that it has. */
+static uint64_t patience(const uvcc_net *n) {
+    return n->cfg.idle_ns > 2 * TAKEOVER_NS ? n->cfg.idle_ns : 2 * TAKEOVER_NS;
+}
+
 static void conn_up(uvcci_conn *c) {
     uvcci_channel *ch = c->ch;
     uint8_t binding[32];
@@ -278,6 +284,8 @@ static void conn_up(uvcci_conn *c) {
     }
     c->state = UVCCI_CONN_UP;
     c->deadline = UVCC_NEVER;
+    if (ch->silent && ch->dials)
+        c->deadline = after(c->net, patience(c->net));
     c->up_at = c->net->now;
     ch->retry_at = UVCC_NEVER;
     ch->holding = false;
@@ -507,6 +515,19 @@ static void on_calling(uvcci_conn *c) {
         conn_up(c);
 }
 
+/* What stands between can answer for a peer that it does not reach, so that nobody's kernel sees an
+ * end: who dials calls a silent peer anew, again and again until it is heard. Its own end sees by
+ * that call that the connection which it has may be dead. */
+void uvcci_channel_silence(uvcci_channel *ch, bool silent) {
+    uvcci_conn *c = ch->conn;
+    ch->silent = silent;
+    if (!ch->dials || c == NULL || c->state != UVCCI_CONN_UP)
+        return;
+    c->deadline = UVCC_NEVER;
+    if (silent)
+        uvcci_conn_lost(c, "the peer is silent: it is called anew");
+}
+
 /* ---- frames ---- */
 
 /* What came: first what the session wanted in place, then the rest. 0, or an error of the feed. */
@@ -649,6 +670,10 @@ void uvcci_conn_late(uvcci_conn *c) {
     uvcci_channel *ch = c->ch;
     if (c->state == UVCCI_CONN_LEAVING) {
         uvcci_conn_free(c);
+        return;
+    }
+    if (c->state == UVCCI_CONN_UP) {
+        uvcci_conn_lost(c, "the peer is still silent: it is called anew");
         return;
     }
     if (c->state == UVCCI_CONN_WAITING) {

@@ -73,6 +73,7 @@ struct uvcci_channel {
     uvcci_conn *waiting; /**< accepted, for the place of one that may be dead */
     uint32_t attempts;
     uint64_t retry_at; /**< UVCC_NEVER: none */
+    bool silent;       /**< the session says so of the peer */
     bool holding;      /**< tx is out */
     uvcc_transmit tx;
     size_t sent; /**< of tx */
@@ -167,6 +168,8 @@ void uvcci_conn_late(uvcci_conn *c);
 void uvcci_conn_lost(uvcci_conn *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /** What was sent still arrives: it stays for a while without its channel. */
 void uvcci_conn_leave(uvcci_conn *c);
+/** Of a channel whose peer the session calls silent, or heard again. */
+void uvcci_channel_silence(uvcci_channel *ch, bool silent);
 /** Ends it without a word to anybody. */
 void uvcci_conn_free(uvcci_conn *c);
 /** As of uvcci_io_ops.write. */

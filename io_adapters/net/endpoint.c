@@ -230,6 +230,8 @@ static bool hand_out_events(uvcci_endpoint *e) {
         any = true;
         if (ev.kind == UVCC_EVENT_CLOSED)
             close_channels(e);
+        if (ev.kind == UVCC_EVENT_PEER_SILENT || ev.kind == UVCC_EVENT_PEER_HEARD)
+            uvcci_channel_silence(&e->ch[ev.peer], ev.kind == UVCC_EVENT_PEER_SILENT);
         if (ev.kind == UVCC_EVENT_MISMATCH && strcmp(ev.text, "channel") == 0)
             channel_is_another(e, ev.peer);
         if (e->how.event != NULL)

@@ -95,6 +95,44 @@ static void test_plain_call_of_a_session_with_tls(void **state) {
     job_free(&j);
 }
 
+/* ---- peers that are silent ---- */
+
+static void soon_silent(uvcc_config *c) {
+    c->links.silence_ns = 200000000u;
+}
+
+/* What stands between forwards nothing any more, and answers for the peers: nobody's kernel sees an
+ * end. Who dials hears that a peer is silent and calls anew; the first call is in vain too. */
+static void test_silent_is_dialled_anew(void **state) {
+    (void)state;
+    world w;
+    job j;
+    uvcc_net_stats st[UVCC_PARTIES];
+    world_init(&w, transport_named("tcp"));
+    w.proxied = true;
+    w.net_cfg.idle_ns = 100000000u;
+    w.tweak = soon_silent;
+    job_mlp(&j, 3);
+    w.gate = 1;
+    world_open(&w);
+    world_add(&w, &j);
+    world_until(&w, first_step_done);
+    proxy_rule(w.proxy)->swallow = true;
+    proxy_swallow_all(w.proxy);
+    w.gate = 0;
+    do {
+        world_turn(&w);
+        for (unsigned p = 0; p < UVCC_PARTIES; p++)
+            uvcc_net_get_stats(w.net[p], &st[p]);
+    } while (st[1].dials < 2 || st[2].dials < 4);
+    assert_int_equal(st[0].dials, 0);
+    proxy_rule(w.proxy)->swallow = false;
+    world_until(&w, all_closed);
+    world_check(&w);
+    world_close(&w);
+    job_free(&j);
+}
+
 /* ---- hooks ---- */
 
 static uvcc_net *a_net(void) {
@@ -215,6 +253,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_strangers_call_all_the_time),
         cmocka_unit_test(test_plain_call_of_a_session_with_tls),
+        cmocka_unit_test(test_silent_is_dialled_anew),
         cmocka_unit_test(test_added_within_a_hook),
         cmocka_unit_test(test_freed_within_a_hook),
         cmocka_unit_test(test_one_socket_for_packets),
