@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -744,6 +745,34 @@ static void full_disk(void **state) {
     run_job(&o, 20);
 }
 
+/* Nor can anything be opened: it is said, and tried again. */
+static void descriptors_run_out(void **state) {
+    job_options o = {.dir = "jobs", .every = 1, .steps = 20};
+    struct rlimit was, none;
+    (void)state;
+    assert_int_equal(mkdir("jobs", 0700), 0);
+    job_start(&j, &o);
+    assert_true(job_drive(&j, 2));
+    const uint32_t at = j.host[0].finished;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = was.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const bool went = job_drive(&j, at + 3);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+    assert_false(went);
+    for (unsigned p = 0; p < 3; p++) {
+        assert_int_equal(j.host[p].step_rc, UVCC_ERR_IO);
+        says(uvcc_store_error(j.host[p].store), strerror(EMFILE));
+        says(uvcc_store_error(j.host[p].store), "jobs/party-");
+        assert_true(j.host[p].at <= j.host[p].finished + 1);
+        j.host[p].event_rc = 0;
+    }
+    assert_true(job_drive(&j, 20));
+    assert_true(job_close(&j));
+    job_kill(&j);
+    run_job(&o, 20);
+}
+
 /* What a full disk left is enough to go on from. */
 static void full_disk_and_an_end(void **state) {
     job_options o = {.dir = "jobs", .every = 2, .steps = 20};
@@ -1000,6 +1029,7 @@ int main(void) {
         TEST(foreign),
         TEST(more_than_fit),
         TEST(full_disk),
+        TEST(descriptors_run_out),
         TEST(full_disk_and_an_end),
         TEST(undeletable),
         TEST(refused_step),
