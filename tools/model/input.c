@@ -98,6 +98,18 @@ int input_draw_tokens(model_input *out, uint32_t vocabulary, uint32_t sequences,
     return rc;
 }
 
+int input_make(model_input *out, const weights *w, uint32_t sequences, uint32_t tokens,
+               int64_t *ids, int64_t *padding, const flag_message *m) {
+    int rc = begin(out, sequences, tokens, m);
+    out->ids = ids;
+    out->padding = padding;
+    if (rc == 0)
+        rc = embed(out, w, m);
+    if (rc != 0)
+        input_free(out);
+    return rc;
+}
+
 int input_draw(model_input *out, const weights *w, uint32_t sequences, uint32_t tokens,
                uint64_t seed, const flag_message *m) {
     int rc = input_draw_tokens(out, w->d->vocabulary, sequences, tokens, seed, m);
