@@ -63,6 +63,10 @@ CASES = [
      (ROOT, ROOT), 0),
     ("model-check", "model check %s/tests/data/models/bert --tokens 2" % ROOT, 0),
     ("model-check", "model check %s/tests/data/models/llama --tokens 2 --value-bits 1" % ROOT, 1),
+    ("infer", "infer --model %s/examples/ask --text TLS? --mode exact --view --check" % ROOT, 0),
+    ("infer", "infer --model %s/tests/data/models/bert --ids 1,2 --to all --weights public" % ROOT, 0),
+    ("infer", "infer --model %s/tests/data/models/gpt2 --input %s/tests/data/models/gpt2/expected.safetensors --check" %
+     (ROOT, ROOT), 0),
 ]
 
 

@@ -10,7 +10,7 @@
 #include "../atomic_file.h"
 #include "../escape.h"
 
-enum { TOP = 5, ROWS_SHOWN = 8, VALUES_SHOWN = 6, NAME_BYTES = 64, BYTES = 256 };
+enum { TOP = 5, ROWS_SHOWN = 8, VALUES_SHOWN = 6, NAME_BYTES = 64 };
 
 static const char *const gives_names[] = {"hidden", "logits", "last", "pooled", "labels"};
 static const char *const modes[] = {"fast", "exact", "exact-dcf"};
@@ -36,7 +36,7 @@ static const char *class_name(const infer *f, size_t i, char room[NAME_BYTES]) {
         const json_t *names = json_object_get(f->l.from.config, "id2label");
         return json_string_value(json_object_get(names, room));
     }
-    if (f->l.d.vocabulary > 2 * BYTES || i < ' ' || i > '~')
+    if (!infer_of_bytes(f) || i < ' ' || i > '~')
         return NULL;
     (void)snprintf(room, NAME_BYTES, "'%c'", (char)i);
     return room;
@@ -174,7 +174,7 @@ void infer_show_view(const infer *f, FILE *to) {
     uvcc_model_weight w;
     (void)uvcc_model_weight_at(&f->l.w.shape, f->seen_weight, &w);
     (void)fprintf(to,
-                  "\nWhat each party saw (of the input's first token and of weight %s, %d bytes)\n",
+                  "\nWhat each party saw of the input's first token and of weight %s, %d bytes\n",
                   w.name, INFER_SEEN_BYTES);
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         (void)fprintf(to, "party %u\n", p);

@@ -64,6 +64,10 @@ typedef struct infer {
 
 /* Reads the input, as it was given: 0, or -1 and a line. The checkpoint is loaded. */
 int infer_read_input(infer *f, const flag_message *m);
+/* Whether its tokens are bytes, and a few marks behind them. */
+bool infer_of_bytes(const infer *f);
+/* The mark that begins a text, by config.json; -1: there is none. */
+int64_t infer_begin_mark(const infer *f);
 /* Bits that were not given, as the owner of the weights finds them: an exit status. */
 int infer_calibrate(infer *f, const flag_message *m);
 

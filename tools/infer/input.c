@@ -38,15 +38,18 @@ static int lists_make(token_lists *t, size_t bytes, const flag_message *m) {
 
 /* ---- text ---- */
 
-/* The mark that begins a text, by config.json; -1: there is none. */
-static int64_t begin_mark(const infer *f) {
+int64_t infer_begin_mark(const infer *f) {
     const json_t *v = json_object_get(f->l.from.config, "bos_token_id");
     const json_int_t mark = json_is_integer(v) ? json_integer_value(v) : -1;
     return mark >= BYTES && mark < (json_int_t)f->l.d.vocabulary ? mark : -1;
 }
 
+bool infer_of_bytes(const infer *f) {
+    return f->l.d.vocabulary >= BYTES && f->l.d.vocabulary <= BYTES + MARKS_MAX;
+}
+
 static int of_bytes(const infer *f, const char *option, const flag_message *m) {
-    if (f->l.d.vocabulary >= BYTES && f->l.d.vocabulary <= BYTES + MARKS_MAX)
+    if (infer_of_bytes(f))
         return 0;
     return flag_fail(m,
                      "%s: text is for models over bytes, with a vocabulary of %d to %d; this one "
@@ -55,7 +58,7 @@ static int of_bytes(const infer *f, const char *option, const flag_message *m) {
 }
 
 static void add_text(token_lists *t, const infer *f, const char *text, size_t len) {
-    const int64_t mark = begin_mark(f);
+    const int64_t mark = infer_begin_mark(f);
     if (mark >= 0)
         t->ids[t->count++] = mark;
     for (size_t i = 0; i < len; i++)

@@ -195,16 +195,17 @@ static int prepare(infer *f, const flag_message *m) {
     return status;
 }
 
-/* What --view looks at: the first token that is no mark, and the first matrix behind the
- * embeddings.
- */
+/* What --view looks at: the 1 of the first token, behind a mark that begins all texts, and the
+ * first matrix behind the embeddings. */
 static void choose_view(infer *f) {
     uvcc_model_weight w;
+    const model_input *in = &f->p.in;
+    const size_t columns = (size_t)f->p.shape.vocabulary + f->p.shape.segments;
+    const size_t row = in->tokens > 1 && in->ids[0] == infer_begin_mark(f);
     while (uvcc_model_weight_at(&f->l.w.shape, f->seen_weight, &w) == 0 &&
            (w.kind != UVCC_MODEL_WEIGHT_MATRIX || w.layer == UVCC_MODEL_NO_LAYER))
         f->seen_weight++;
-    if (plain_takes_tokens(&f->p))
-        f->seen_at = (size_t)f->p.in.ids[0];
+    f->seen_at = plain_takes_tokens(&f->p) ? row * columns + (size_t)in->ids[row] : 0;
 }
 
 /* In a fast mode the twin rounds otherwise, so the run is near to it and no more. */
@@ -251,9 +252,10 @@ static int run(infer *f, report_json *json, atomic_file *output) {
     char message[MODEL_MESSAGE_BYTES] = "";
     const flag_message m = {message, sizeof message};
     int status = prepare(f, &m);
-    choose_view(f);
-    if (status == EXIT_DONE)
+    if (status == EXIT_DONE) {
+        choose_view(f);
         status = infer_run(f);
+    }
     if (status == EXIT_DONE && f->o->check)
         status = check(f);
     if (status == EXIT_DONE)
