@@ -126,7 +126,7 @@ static void test_view(void **state) {
     uint64_t before = 0;
     for (unsigned seed = 1; seed <= 2; seed++) {
         char more[WORDS];
-        snprintf(more, sizeof more, "--mode exact --view --seed %u", seed);
+        snprintf(more, sizeof more, "--view --seed %u", seed);
         json_t *j = infer_of("bert_labels", more);
         const json_t *owner = json_array_get(json_object_get(j, "view"), 0);
         assert_true(json_is_null(json_object_get(owner, "input")));
@@ -282,7 +282,6 @@ static void test_refusals(void **state) {
          "party 1 owns the weights and the input"},
         {"--model " MODELS "gpt2 --ids 1 --weights public --weights-owner 2",
          "--weights-owner does nothing with --weights public"},
-        {"--model " MODELS "gpt2 --ids 1 --view", "--view is for exact modes"},
         {"--model " MODELS "gpt2 --ids 1 --threads 2", "--threads does nothing without --compute"},
         {"--model " MODELS "gpt2 --ids 1 --frac-bits 20 --value-bits 12 --inner-bits 12",
          "frac_bits"},

@@ -66,7 +66,7 @@ static const flag options[] = {
     {"check", NULL, FLAG_SWITCH, AT(o.check), 0, 0, NULL,
      "run the pass in double precision and its plaintext twin beside it, and compare"},
     {"view", NULL, FLAG_SWITCH, AT(o.view), 0, 0, NULL,
-     "show the first bytes of what each party had of the others' values; in an exact mode"},
+     "show the first bytes of what each party had of the others' values"},
     {"ignore-unknown", NULL, FLAG_SWITCH, AT(o.ignore_unknown), 0, 0, NULL,
      "members of config.json that nobody knows here change nothing"},
     {"compute", "inline|threads|gpu", FLAG_CHOICE, AT(compute), 0, 0, computes,
@@ -136,8 +136,6 @@ static int check_options(words *w, int argc, char *const *argv, const flag_messa
                          "party %u owns the weights and the input: it can run the model alone; "
                          "give --weights-owner or --input-owner",
                          o->input_owner);
-    if (o->view && o->mode == UVCC_MODEL_FAST)
-        return flag_fail(m, "--view is for exact modes; give --mode exact");
     const flag_idle idle[] = {
         {"calibrate", o->value_bits != 0 && o->inner_bits != 0,
          "with --value-bits and --inner-bits"},

@@ -21,44 +21,16 @@ static uint64_t now_ns(void) {
 
 /* ---- the program ---- */
 
-/* As uvcc_model_program() makes it for an exact mode, but that the input stays, so that its shares
- * can be looked at. */
-static int add_forward(const infer *f, uvcc_program *p, uint32_t *tensors, const uvcc_allocator *al,
-                       char *why, size_t cap) {
-    const uvcc_model_config *c = &f->p.config;
-    const uint8_t owner = (uint8_t)f->o->input_owner;
-    uvcc_emit e = {.program = p, .phase = UVCC_FWD, .prefix = "", .alloc = al};
-    uvcc_tensor_desc x, pad;
-    uint32_t y, padding = UVCC_NO_TENSOR;
-    int rc = uvcc_model_weights(c, p, "", tensors, why, cap);
-    (void)uvcc_model_inputs(c, &x, &pad);
-    x.name = "X";
-    x.lifetime = UVCC_PERSIST;
-    pad.name = "PADDING";
-    if (rc >= 0)
-        rc = uvcc_program_entry(p, "forward");
-    const int in = rc < 0 ? rc : uvcc_program_tensor(p, &x);
-    rc = in < 0 ? in : uvcc_program_input(p, UVCC_MODEL_IN_X, (uint32_t)in, owner);
-    if (rc >= 0 && c->padding) {
-        rc = uvcc_program_tensor(p, &pad);
-        padding = (uint32_t)rc;
-        rc = rc < 0 ? rc : uvcc_program_input(p, UVCC_MODEL_IN_PADDING, padding, owner);
-    }
-    if (rc >= 0)
-        rc = uvcc_model_emit(c, &e, tensors, (uint32_t)in, padding, &y, why, cap);
-    if (rc < 0)
-        return rc;
-    return f->o->receiver == UVCC_TO_ALL
-               ? uvcc_program_output(p, UVCC_MODEL_OUT_Y, y)
-               : uvcc_program_output_to(p, UVCC_MODEL_OUT_Y, y, f->o->receiver);
-}
-
+/* The input stays, so that its shares can be looked at. */
 static int view_program(const infer *f, uvcc_program **out, const uvcc_allocator *al, char *why,
                         size_t cap) {
     uint32_t *tensors = calloc(uvcc_model_weight_count(&f->p.config), sizeof *tensors);
     int rc = tensors == NULL ? UVCC_ERR_NOMEM : uvcc_program_new(out, al);
     if (rc == 0)
-        rc = add_forward(f, *out, tensors, al, why, cap);
+        rc = uvcc_model_weights(&f->p.config, *out, "", tensors, why, cap);
+    if (rc >= 0)
+        rc = uvcc_model_forward(&f->p.config, *out, tensors, (uint8_t)f->o->input_owner,
+                                f->o->receiver, UVCC_PERSIST, al, why, cap);
     if (rc >= 0)
         rc = uvcc_program_finish(*out, why, cap);
     free(tensors);
