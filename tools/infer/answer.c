@@ -153,20 +153,25 @@ static void show_input(const infer *f, FILE *to) {
     (void)fputs("  (its own)\n", to);
 }
 
-static void show_learned(const infer *f, unsigned party, FILE *to) {
+void infer_name_first(const infer *f, char *out, size_t cap) {
     char room[NAME_BYTES];
     const infer_answer *a = &f->answer;
     const size_t best = infer_greatest(a->y, a->cols);
     const char *name = has_classes(f) ? class_name(f, best, room) : NULL;
-    (void)fprintf(to, "  %-10s  ", "learns");
-    if (!a->learns[party])
-        (void)fputs("nothing", to);
-    else if (name != NULL)
-        put(to, name, strlen(name));
+    if (name != NULL)
+        (void)snprintf(out, cap, "%s", name);
     else if (has_classes(f))
-        (void)fprintf(to, "token %zu", best);
+        (void)snprintf(out, cap, "token %zu", best);
     else
-        (void)fprintf(to, "%.5f ..", a->y[0]);
+        (void)snprintf(out, cap, "%.5f ..", a->y[0]);
+}
+
+static void show_learned(const infer *f, unsigned party, FILE *to) {
+    char name[NAME_BYTES] = "nothing";
+    if (f->answer.learns[party])
+        infer_name_first(f, name, sizeof name);
+    (void)fprintf(to, "  %-10s  ", "learns");
+    put(to, name, strlen(name));
     (void)fputc('\n', to);
 }
 
@@ -257,7 +262,9 @@ static json_t *top_json(const infer *f, const double *row) {
     return all;
 }
 
-static json_t *tops_json(const infer *f) {
+json_t *infer_tops(const infer *f) {
+    if (!has_classes(f))
+        return json_null();
     json_t *all = json_array();
     for (size_t r = 0; r < f->answer.rows; r++)
         json_array_append_new(all, top_json(f, f->answer.y + r * f->answer.cols));
@@ -312,7 +319,7 @@ json_t *infer_json(const infer *f) {
         {"tokens", json_integer(f->p.in.tokens)},
         {"rows", json_integer((json_int_t)f->answer.rows)},
         {"cols", json_integer((json_int_t)f->answer.cols)},
-        {"top", has_classes(f) ? tops_json(f) : json_null()},
+        {"top", infer_tops(f)},
         {"frac_bits", json_integer(f->p.config.frac_bits)},
         {"value_bits", json_integer(plain_value_bits(&f->p))},
         {"inner_bits", json_integer(plain_inner_bits(&f->p))},

@@ -68,6 +68,8 @@ int infer_read_input(infer *f, const flag_message *m);
 bool infer_of_bytes(const infer *f);
 /* The mark that begins a text, by config.json; -1: there is none. */
 int64_t infer_begin_mark(const infer *f);
+/* o->receiver, as o->to says: 0, or -1 and a line. */
+int infer_take_receiver(infer_options *o, const flag_message *m);
 /* Bits that were not given, as the owner of the weights finds them: an exit status. */
 int infer_calibrate(infer *f, const flag_message *m);
 
@@ -76,6 +78,15 @@ int infer_program(const infer *f, uvcc_program **out);
 /* Runs it: an exit status after reporting. */
 int infer_run(infer *f);
 
+/* What a party that learns the answer does with what opened: an exit status after reporting. */
+int infer_take_answer(infer *f, const int64_t *opened);
+/* All but the host, which host_end() ends. */
+void infer_forget(infer *f);
+
+/* What the first row of the answer says, in a word. */
+void infer_name_first(const infer *f, char *out, size_t cap);
+/* Of each row the greatest; null where the answer has no classes. */
+json_t *infer_tops(const infer *f);
 /* The place of the greatest value of a row. */
 size_t infer_greatest(const double *row, size_t n);
 /* What the answer says, to standard output; and the rest of it. */

@@ -183,6 +183,20 @@ int infer_read_input(infer *f, const flag_message *m) {
     return rc;
 }
 
+/* ---- to whom ---- */
+
+int infer_take_receiver(infer_options *o, const flag_message *m) {
+    if (o->to == NULL || strcmp(o->to, "owner") == 0)
+        o->receiver = (uint8_t)o->input_owner;
+    else if (strcmp(o->to, "all") == 0)
+        o->receiver = UVCC_TO_ALL;
+    else if (o->to[0] >= '0' && o->to[0] <= '2' && o->to[1] == '\0')
+        o->receiver = (uint8_t)(o->to[0] - '0');
+    else
+        return flag_fail(m, "--to %s: give owner, all, or a party: 0, 1 or 2", o->to);
+    return 0;
+}
+
 /* ---- calibration ---- */
 
 enum { DRAWN_SEQUENCES = 4, SPARE_BITS = 1, BITS_MOST = 12 };

@@ -110,18 +110,6 @@ static void print_help(void) {
 
 /* ---- options ---- */
 
-static int take_receiver(infer_options *o, const flag_message *m) {
-    if (o->to == NULL || strcmp(o->to, "owner") == 0)
-        o->receiver = (uint8_t)o->input_owner;
-    else if (strcmp(o->to, "all") == 0)
-        o->receiver = UVCC_TO_ALL;
-    else if (o->to[0] >= '0' && o->to[0] <= '2' && o->to[1] == '\0')
-        o->receiver = (uint8_t)(o->to[0] - '0');
-    else
-        return flag_fail(m, "--to %s: give owner, all, or a party: 0, 1 or 2", o->to);
-    return 0;
-}
-
 static int check_options(words *w, int argc, char *const *argv, const flag_message *m) {
     infer_options *o = &w->o;
     o->run.compute = compute_modes[w->compute];
@@ -144,7 +132,7 @@ static int check_options(words *w, int argc, char *const *argv, const flag_messa
     if (flags_refuse_idle(&set, argc, argv, idle, sizeof idle / sizeof idle[0], m) != 0 ||
         run_options_check(&o->run, 1, &set, argc, argv, m) != 0)
         return -1;
-    return take_receiver(o, m);
+    return infer_take_receiver(o, m);
 }
 
 /* ---- the pass ---- */
@@ -174,6 +162,11 @@ static int prepare(infer *f, const flag_message *m) {
     int status = model_load(&f->l, &asked, 0);
     if (status != EXIT_DONE)
         return status;
+    if (f->l.all.clipped != 0)
+        return report_error(EXIT_BAD_INPUT,
+                            "%llu weights leave %u bits, the greatest is %g; give --weight-bits %u",
+                            (unsigned long long)f->l.all.clipped, f->l.pass.weight_bits,
+                            f->l.all.most, f->l.all.bits);
     if (infer_read_input(f, m) != 0)
         return report_error(EXIT_BAD_INPUT, "%s", m->text);
     status = settle(f, m);
@@ -277,14 +270,6 @@ static int open_outputs(const infer_options *o, report_json **json, atomic_file 
     return status;
 }
 
-static void forget(infer *f) {
-    plain_free(&f->p);
-    model_unload(&f->l);
-    free(f->x);
-    free(f->answer.opened);
-    free(f->answer.y);
-}
-
 int infer_main(int argc, char *const *argv) {
     char message[512];
     const flag_message m = {message, sizeof message};
@@ -308,7 +293,7 @@ int infer_main(int argc, char *const *argv) {
     int status = open_outputs(&w.o, &json, &output);
     if (status == EXIT_DONE)
         status = run(&f, json, output);
-    forget(&f);
+    infer_forget(&f);
     if (output != NULL)
         atomic_file_close(output);
     report_json_close(json);

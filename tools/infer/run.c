@@ -148,31 +148,37 @@ static int give_weights(infer *f) {
 
 /* ---- what came of it ---- */
 
-static int take_answer(infer *f) {
+int infer_take_answer(infer *f, const int64_t *opened) {
     infer_answer *a = &f->answer;
     plain_output(&f->p, &a->rows, &a->cols);
     const size_t n = a->rows * a->cols;
+    free(a->opened);
+    free(a->y);
     a->opened = malloc(n * sizeof *a->opened);
     a->y = malloc(n * sizeof *a->y);
     if (a->opened == NULL || a->y == NULL)
         return report_error(EXIT_FAILED, "out of memory");
-    bool any = false;
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+    memcpy(a->opened, opened, n * sizeof *opened);
+    for (size_t i = 0; i < n; i++)
+        a->y[i] = plain_opened(&f->p, opened[i]);
+    return EXIT_DONE;
+}
+
+static int take_answers(infer *f) {
+    infer_answer *a = &f->answer;
+    int status = EXIT_DONE;
+    for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
         const int64_t *v =
             uvcc_session_output(f->host.worker[0].party[p].session, 0, UVCC_MODEL_OUT_Y);
         a->learns[p] = v != NULL;
-        if (v == NULL)
-            continue;
-        if (any && memcmp(a->opened, v, n * sizeof *v) != 0)
-            return report_error(EXIT_FAILED, "the parties opened different answers");
-        memcpy(a->opened, v, n * sizeof *v);
-        any = true;
+        if (v != NULL && a->opened == NULL)
+            status = infer_take_answer(f, v);
+        else if (v != NULL && memcmp(a->opened, v, a->rows * a->cols * sizeof *v) != 0)
+            status = report_error(EXIT_FAILED, "the parties opened different answers");
     }
-    if (!any)
-        return host_failed(&f->host, "the answer is not open", UVCC_ERR_STATE);
-    for (size_t i = 0; i < n; i++)
-        a->y[i] = plain_opened(&f->p, a->opened[i]);
-    return EXIT_DONE;
+    if (status == EXIT_DONE && a->opened == NULL)
+        status = host_failed(&f->host, "the answer is not open", UVCC_ERR_STATE);
+    return status;
 }
 
 /* The beginning of both components that each party has of a tensor. */
@@ -239,7 +245,7 @@ static int drive(infer *f) {
         status = host_run(&f->host, 1, true);
     f->pass_s = (double)(now_ns() - shared) * 1e-9;
     if (status == EXIT_DONE)
-        status = take_answer(f);
+        status = take_answers(f);
     if (status == EXIT_DONE && f->o->view)
         status = look_at_shares(f);
     if (status == EXIT_DONE)
@@ -254,4 +260,12 @@ int infer_run(infer *f) {
     if (status == EXIT_DONE)
         status = drive(f);
     return status;
+}
+
+void infer_forget(infer *f) {
+    plain_free(&f->p);
+    model_unload(&f->l);
+    free(f->x);
+    free(f->answer.opened);
+    free(f->answer.y);
 }

@@ -14,7 +14,8 @@ typedef struct model_input {
     double *expected; /* what another program gives; NULL: not known */
 } model_input;
 
-/* All of them: 0, or -1 and a line.
+/* All of them: 0, or -1 and a line. Where w has no checkpoint (from NULL: the caller has its
+ * description and shape alone), x is not made.
  *
  * A safetensors file: "input_ids" (I64, sequences x tokens), and, if they are there,
  * "attention_mask" (I64, as many, 0: no token), "token_type_ids" (I64, as many) and
