@@ -258,6 +258,50 @@ static void test_calibration(void **state) {
     json_decref(given);
 }
 
+/* ---- text ---- */
+
+/* Each token is the greatest of the pass of the window before it, which a short prompt has
+ * something before. */
+static void test_generate(void **state) {
+    (void)state;
+    enum { CONTEXT = 4, PROMPT = 2, LENGTH = 3 };
+    static const char *const models[] = {"gpt2", "gpt_neo", "llama"};
+    for (size_t k = 0; k < 3; k++) {
+        char words[WORDS];
+        long ids[CONTEXT + LENGTH] = {0, 0, 11, 29}; /* as they stand in the windows */
+        snprintf(words, sizeof words,
+                 "generate --model " MODELS "%s --ids 11,29 --context %d "
+                 "--length %d --temperature 0",
+                 models[k], CONTEXT, LENGTH);
+        char *text = output_of(words), *at = text;
+        for (int i = 0; i < PROMPT; i++)
+            assert_int_equal(strtol(at, &at, 10), ids[CONTEXT - PROMPT + i]);
+        for (int i = 0; i < LENGTH; i++) {
+            ids[CONTEXT + i] = strtol(at, &at, 10);
+            snprintf(words, sizeof words,
+                     "infer --model " MODELS "%s --ids %ld,%ld,%ld,%ld --mode exact --json -",
+                     models[k], ids[i], ids[i + 1], ids[i + 2], ids[i + 3]);
+            json_t *j = json_of(words, EXIT_DONE);
+            const json_t *top = json_array_get(json_array_get(json_object_get(j, "top"), 0), 0);
+            assert_int_equal(ids[CONTEXT + i], (long)number(top, "class"));
+            json_decref(j);
+        }
+        assert_string_equal(at, " \n");
+        free(text);
+    }
+    char *a =
+        output_of("generate --model " MODELS "gpt2 --ids 1 --length 4 --temperature 2 --seed 3");
+    char *b =
+        output_of("generate --model " MODELS "gpt2 --ids 1 --length 4 --temperature 2 --seed 3");
+    char *c =
+        output_of("generate --model " MODELS "gpt2 --ids 1 --length 4 --temperature 2 --seed 4");
+    assert_string_equal(a, b);
+    assert_string_not_equal(a, c);
+    free(a);
+    free(b);
+    free(c);
+}
+
 static void test_refusals(void **state) {
     (void)state;
     static const char *const all[][2] = {
@@ -297,6 +341,12 @@ static void test_refusals(void **state) {
         snprintf(words, sizeof words, "infer %s", all[i][0]);
         refused(words, all[i][1]);
     }
+    refused("generate --model " MODELS "gpt2 --prompt a", "--text: text is for models over bytes");
+    refused("generate --model " MODELS "bert --ids 1", "logits of bert are not there");
+    refused("generate --model " MODELS "gpt2 --ids 1 --context 17", "more than the model's 16");
+    refused("generate --model " MODELS "gpt2 --ids 1;2", "the prompt is one sequence");
+    refused("generate kept --ids 1", "--ids does nothing without --model");
+    refused("generate kept --model " MODELS "gpt2 --ids 1", "give one directory, which");
 }
 
 int main(int argc, char **argv) {
@@ -305,7 +355,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_receivers), cmocka_unit_test(test_view),
         cmocka_unit_test(test_questions), cmocka_unit_test(test_text),
         cmocka_unit_test(test_outputs),   cmocka_unit_test(test_calibration),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_generate),  cmocka_unit_test(test_refusals),
     };
     if (argc != 2 || !find_tool(argv[1]))
         return 2;

@@ -11,7 +11,7 @@
 /* The words after `uvcc infer`; returns the exit status. */
 int infer_main(int argc, char *const *argv);
 
-/* ---- for the files of this command ---- */
+/* ---- for the files of this command, uvcc generate and uvcc party ---- */
 
 typedef struct infer_options {
     run_options run;
@@ -19,7 +19,9 @@ typedef struct infer_options {
     uint32_t tokens, threads;                                             /* 0: not given */
     uint32_t gives, mode, frac_bits, value_bits, weight_bits, inner_bits; /* bits 0: not given */
     uint32_t public_weights, weights_owner, input_owner;
-    uint8_t receiver; /* of `to` */
+    uint8_t receiver;   /* of `to` */
+    uint32_t generate;  /* tokens, of infer_generate() */
+    double temperature; /* likewise */
     bool check, view, ignore_unknown;
 } infer_options;
 
@@ -70,11 +72,18 @@ bool infer_of_bytes(const infer *f);
 int64_t infer_begin_mark(const infer *f);
 /* o->receiver, as o->to says: 0, or -1 and a line. */
 int infer_take_receiver(infer_options *o, const flag_message *m);
-/* Bits that were not given, as the owner of the weights finds them: an exit status. */
-int infer_calibrate(infer *f, const flag_message *m);
+/* The checkpoint: an exit status after reporting. */
+int infer_load(infer *f);
+/* The prompt of a text, which is as long as it is: as infer_read_input(). */
+int infer_read_prompt(infer *f, const flag_message *m);
+/* After the input: the numbers of the pass, of which the owner of the weights finds those that were
+ * not given. An exit status after reporting. */
+int infer_settle(infer *f, const flag_message *m);
 
 /* The program of the pass: an exit status after reporting. */
 int infer_program(const infer *f, uvcc_program **out);
+/* The three parties, with the weights' shares: EXIT_INTERRUPTED is the caller's to report. */
+int infer_begin(infer *f);
 /* Runs it: an exit status after reporting. */
 int infer_run(infer *f);
 
@@ -89,6 +98,12 @@ void infer_name_first(const infer *f, char *out, size_t cap);
 json_t *infer_tops(const infer *f);
 /* The place of the greatest value of a row. */
 size_t infer_greatest(const double *row, size_t n);
+/* Text of a model that says what follows, to standard output: an exit status after reporting. */
+int infer_generate(const infer_options *o);
+/* Numbers of random streams of the seed that are no session's. */
+#define INFER_SPLIT_STREAM    0x57000000u
+#define INFER_SAMPLING_STREAM 0x57000001u
+
 /* What the answer says, to standard output; and the rest of it. */
 void infer_show(const infer *f);
 void infer_show_view(const infer *f, FILE *to);

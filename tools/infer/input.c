@@ -165,12 +165,12 @@ static int take_file(const infer *f, const char *option, const char *path, token
     return rc;
 }
 
-int infer_read_input(infer *f, const flag_message *m) {
+static int read_as(infer *f, uint32_t tokens, const flag_message *m) {
     const infer_options *o = f->o;
     token_lists t = {0};
     int rc;
     if (o->input != NULL && ends_in(o->input, ".safetensors"))
-        return input_read(&f->p.in, o->input, &f->l.w, o->tokens, m);
+        return input_read(&f->p.in, o->input, &f->l.w, tokens, m);
     if (o->text != NULL)
         rc = take_text(f, "--text", o->text, strlen(o->text), false, &t, m);
     else if (o->ids != NULL)
@@ -178,9 +178,17 @@ int infer_read_input(infer *f, const flag_message *m) {
     else
         rc = take_file(f, "--input", o->input, &t, m);
     if (rc == 0)
-        rc = shape(f, &t, o->tokens, &f->p.in, m);
+        rc = shape(f, &t, tokens, &f->p.in, m);
     lists_free(&t);
     return rc;
+}
+
+int infer_read_input(infer *f, const flag_message *m) {
+    return read_as(f, f->o->tokens, m);
+}
+
+int infer_read_prompt(infer *f, const flag_message *m) {
+    return read_as(f, 0, m);
 }
 
 /* ---- to whom ---- */
@@ -225,7 +233,7 @@ static uint32_t spared(unsigned bits) {
     return bits + SPARE_BITS < BITS_MOST ? bits + SPARE_BITS : BITS_MOST;
 }
 
-int infer_calibrate(infer *f, const flag_message *m) {
+static int calibrate(infer *f, const flag_message *m) {
     const infer_options *o = f->o;
     const range *who;
     model_input input = f->p.in;
@@ -244,4 +252,52 @@ int infer_calibrate(infer *f, const flag_message *m) {
     input_free(&f->p.in);
     f->p.in = input;
     return status;
+}
+
+/* ---- the numbers of the pass ---- */
+
+int infer_load(infer *f) {
+    const infer_options *o = f->o;
+    const model_options asked = {.word = {"infer", o->model},
+                                 .sequences = 1,
+                                 .frac_bits = o->frac_bits,
+                                 .value_bits = o->value_bits,
+                                 .weight_bits = o->weight_bits,
+                                 .inner_bits = o->inner_bits,
+                                 .mode = o->mode,
+                                 .takes = o->public_weights == 0,
+                                 .gives = o->gives,
+                                 .public_weights = o->public_weights != 0,
+                                 .ignore_unknown = o->ignore_unknown};
+    const int status = model_load(&f->l, &asked, 0);
+    if (status == EXIT_DONE && f->l.all.clipped != 0)
+        return report_error(EXIT_BAD_INPUT,
+                            "%llu weights leave %u bits, the greatest is %g; give --weight-bits %u",
+                            (unsigned long long)f->l.all.clipped, f->l.pass.weight_bits,
+                            f->l.all.most, f->l.all.bits);
+    return status;
+}
+
+/* Weights in double precision are there only while they are needed. */
+int infer_settle(infer *f, const flag_message *m) {
+    const infer_options *o = f->o;
+    const bool calibrates = o->value_bits == 0 || o->inner_bits == 0;
+    int rc = model_settle(&f->l, &f->p, m), status = EXIT_DONE;
+    if (rc == 0 && (calibrates || o->check))
+        rc = plain_weights(&f->p, &f->l.w, o->check, m);
+    if (rc == 0 && calibrates)
+        status = calibrate(f, m);
+    if (status != EXIT_DONE)
+        return status;
+    if (rc == 0)
+        rc = model_settle(&f->l, &f->p, m);
+    if (rc != 0)
+        return report_error(EXIT_BAD_INPUT, "%s", m->text);
+    if (f->p.refused[0] != '\0')
+        return report_error(EXIT_BAD_INPUT, "%s: %s", o->model, f->p.refused);
+    if (!o->check) {
+        free(f->p.weights);
+        f->p.weights = NULL;
+    }
+    return EXIT_DONE;
 }

@@ -137,53 +137,13 @@ static int check_options(words *w, int argc, char *const *argv, const flag_messa
 
 /* ---- the pass ---- */
 
-static int settle(infer *f, const flag_message *m) {
-    if (model_settle(&f->l, &f->p, m) != 0)
-        return report_error(EXIT_BAD_INPUT, "%s", m->text);
-    return EXIT_DONE;
-}
-
-/* The checkpoint, the input, and the numbers of the pass. Weights in double precision are there
- * only while they are needed. */
 static int prepare(infer *f, const flag_message *m) {
-    const infer_options *o = f->o;
-    const model_options asked = {.word = {"infer", o->model},
-                                 .sequences = 1,
-                                 .frac_bits = o->frac_bits,
-                                 .value_bits = o->value_bits,
-                                 .weight_bits = o->weight_bits,
-                                 .inner_bits = o->inner_bits,
-                                 .mode = o->mode,
-                                 .takes = o->public_weights == 0,
-                                 .gives = o->gives,
-                                 .public_weights = o->public_weights != 0,
-                                 .ignore_unknown = o->ignore_unknown};
-    const bool calibrates = o->value_bits == 0 || o->inner_bits == 0;
-    int status = model_load(&f->l, &asked, 0);
+    const int status = infer_load(f);
     if (status != EXIT_DONE)
         return status;
-    if (f->l.all.clipped != 0)
-        return report_error(EXIT_BAD_INPUT,
-                            "%llu weights leave %u bits, the greatest is %g; give --weight-bits %u",
-                            (unsigned long long)f->l.all.clipped, f->l.pass.weight_bits,
-                            f->l.all.most, f->l.all.bits);
     if (infer_read_input(f, m) != 0)
         return report_error(EXIT_BAD_INPUT, "%s", m->text);
-    status = settle(f, m);
-    if (status == EXIT_DONE && (calibrates || o->check) &&
-        plain_weights(&f->p, &f->l.w, o->check, m) != 0)
-        status = report_error(EXIT_BAD_INPUT, "%s", m->text);
-    if (status == EXIT_DONE && calibrates)
-        status = infer_calibrate(f, m);
-    if (status == EXIT_DONE)
-        status = settle(f, m);
-    if (status == EXIT_DONE && f->p.refused[0] != '\0')
-        status = report_error(EXIT_BAD_INPUT, "%s: %s", o->model, f->p.refused);
-    if (!o->check) {
-        free(f->p.weights);
-        f->p.weights = NULL;
-    }
-    return status;
+    return infer_settle(f, m);
 }
 
 /* What --view looks at: the 1 of the first token, behind a mark that begins all texts, and the

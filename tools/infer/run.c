@@ -13,7 +13,6 @@
 
 /* Weights that were set, and are still with the sessions in two places. */
 #define STAGED_BYTES ((uint64_t)64 << 20)
-#define SPLIT_STREAM 0x57000000u /* of the seed: no session's */
 
 static uint64_t now_ns(void) {
     return uvcc_host_now_ns();
@@ -123,7 +122,7 @@ static int give_weights(infer *f) {
     for (uint32_t i = 0; uvcc_model_weight_at(&f->l.w.shape, i, &of) == 0; i++)
         most = (uint64_t)of.rows * of.cols > most ? (uint64_t)of.rows * of.cols : most;
     int status = room_make(&room, most, !f->o->public_weights);
-    f->split = uvcc_seeded(&f->seeded, f->o->run.seed, SPLIT_STREAM);
+    f->split = uvcc_seeded(&f->seeded, f->o->run.seed, INFER_SPLIT_STREAM);
     report_pace_start(&pace, f->o->run.progress);
     for (uint32_t i = 0; status == EXIT_DONE && uvcc_model_weight_at(&f->l.w.shape, i, &of) == 0;
          i++) {
@@ -232,34 +231,35 @@ static int open_host(infer *f) {
     return host_open(&f->host, &c);
 }
 
-static int drive(infer *f) {
-    int status = host_start(&f->host);
+int infer_begin(infer *f) {
+    int status = open_host(f);
+    if (status == EXIT_DONE)
+        status = host_start(&f->host);
     if (status == EXIT_DONE)
         status = host_ready(&f->host);
     const uint64_t begun = now_ns();
     if (status == EXIT_DONE)
         status = give_weights(f);
-    const uint64_t shared = now_ns();
-    f->shares_s = (double)(shared - begun) * 1e-9;
+    f->shares_s = (double)(now_ns() - begun) * 1e-9;
+    return status;
+}
+
+int infer_run(infer *f) {
+    int status = infer_begin(f);
+    const uint64_t begun = now_ns();
     if (status == EXIT_DONE)
         status = host_run(&f->host, 1, true);
-    f->pass_s = (double)(now_ns() - shared) * 1e-9;
+    f->pass_s = (double)(now_ns() - begun) * 1e-9;
     if (status == EXIT_DONE)
         status = take_answers(f);
     if (status == EXIT_DONE && f->o->view)
         status = look_at_shares(f);
     if (status == EXIT_DONE)
         status = host_close(&f->host);
-    host_totals_of(&f->host, &f->totals);
+    if (status == EXIT_DONE)
+        host_totals_of(&f->host, &f->totals);
     return status == EXIT_INTERRUPTED ? report_error(status, "interrupted; nothing is kept")
                                       : status;
-}
-
-int infer_run(infer *f) {
-    int status = open_host(f);
-    if (status == EXIT_DONE)
-        status = drive(f);
-    return status;
 }
 
 void infer_forget(infer *f) {
