@@ -330,7 +330,7 @@ static void test_refusals(void **state) {
         {"--model " MODELS "gpt2 --ids 1 --frac-bits 20 --value-bits 12 --inner-bits 12",
          "frac_bits"},
         {"--model " MODELS "gpt2 --ids 1 --weight-bits 1",
-         "14 weights leave 1 bits, the greatest is 3.43359; give --weight-bits 2"},
+         "131 weights leave 1 bits, the greatest is 3.70703; give --weight-bits 2"},
         {"--model " MODELS "none --ids 1", "none/config.json"},
         {"--model " MODELS "gpt2 --ids 1 --output nowhere/y", "nowhere/y"},
         {"--model " ASK " --text a --calibrate " MODELS "gpt2/expected.safetensors",

@@ -88,6 +88,7 @@ int uvcc_model_forward(const uvcc_model_config *c, uvcc_program *p, const uint32
     return err == 0 ? add_forward(c, p, weights, owner, receiver, lifetime, al, &m) : err;
 }
 
+/* *out is set at the end, so that a call that fails changes nothing. */
 int uvcc_model_program(uvcc_program **out, const uvcc_model_config *c, uint8_t owner,
                        uint8_t receiver, const uvcc_allocator *al, char *message,
                        size_t message_cap) {
