@@ -420,9 +420,12 @@ static int finished(void *work, const work_worker *w, uvcc_session *s, uint32_t 
     infer_work *v = work;
     (void)w;
     text[0] = '\0';
-    if (step < weight_steps(v) || !learns(v))
+    if (step < weight_steps(v))
         return EXIT_DONE;
     const int64_t *opened = uvcc_session_output(s, step, UVCC_MODEL_OUT_Y);
+    if (!learns(v))
+        return opened == NULL ? EXIT_DONE
+                              : report_error(EXIT_FAILED, "the answer opened here too");
     if (opened == NULL)
         return report_error(EXIT_FAILED, "the answer is not open");
     const int status = infer_take_answer(&v->f, opened);
