@@ -37,6 +37,7 @@ static void test_accuracy(void **state) {
         {"bert_labels", "--mode exact-dcf", 1e-3},
         {"bert_labels", "--frac-bits 12", 3e-2},
         {"gpt2", "--mode exact", 5e-3},
+        {"gpt2", "--mode exact --fold", 5e-3},
         {"gpt2", "--gives logits", 1e-2},
         {"gpt2", "--gives hidden --mode exact-dcf --weights public", 2e-3},
         {"gpt_neo", "--mode exact", 1e-2},

@@ -22,7 +22,7 @@ typedef struct infer_options {
     uint8_t receiver;   /* of `to` */
     uint32_t generate;  /* tokens, of infer_generate() */
     double temperature; /* likewise */
-    bool check, view, ignore_unknown;
+    bool check, view, fold, ignore_unknown;
 } infer_options;
 
 /* What came out, at a party that learns it. */

@@ -268,6 +268,7 @@ int infer_load(infer *f) {
                                  .takes = o->public_weights == 0,
                                  .gives = o->gives,
                                  .public_weights = o->public_weights != 0,
+                                 .fold = o->fold,
                                  .ignore_unknown = o->ignore_unknown};
     const int status = model_load(&f->l, &asked, 0);
     if (status == EXIT_DONE && f->l.all.clipped != 0)

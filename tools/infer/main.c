@@ -60,6 +60,8 @@ static const flag options[] = {
      "the same of scores and inputs of the activation (likewise)"},
     {"weight-bits", "N", FLAG_COUNT, AT(o.weight_bits), 1, 16, NULL,
      "|weight| is below 2^N (the least that holds them, 4 at least)"},
+    {"fold", NULL, FLAG_SWITCH, AT(o.fold), 0, 0, NULL,
+     "gains and shifts of norms go into the matrices behind them (docs/pretrained.md)"},
     {"calibrate", "FILE", FLAG_TEXT, AT(o.calibrate), 0, 0, NULL,
      "tokens, as in --input, on which the weights' owner finds --value-bits and --inner-bits "
      "(tokens drawn by the seed)"},

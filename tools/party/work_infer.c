@@ -20,7 +20,7 @@ enum { MESSAGE_BYTES = 512, WEIGHTS_OF_A_STEP = 128, IN_WEIGHT = 100 };
 /* job.run */
 typedef struct pass_run {
     uint32_t sequences, tokens, gives, mode;
-    bool padding;
+    bool padding, fold;
     uint32_t frac_bits, value_bits, weight_bits, inner_bits;
     uint32_t weights_owner, input_owner;
     const char *to;
@@ -48,6 +48,7 @@ static const flag run_members[] = {
     {"sequences", NULL, FLAG_COUNT, AT(sequences), 1, 65536, NULL, NULL},
     {"tokens", NULL, FLAG_COUNT, AT(tokens), 1, 65536, NULL, NULL},
     {"padding", NULL, FLAG_SWITCH, AT(padding), 0, 0, NULL, NULL},
+    {"fold", NULL, FLAG_SWITCH, AT(fold), 0, 0, NULL, NULL},
     {"gives", "hidden|logits|last|pooled|labels", FLAG_CHOICE, AT(gives), 0, 0, gives, NULL},
     {"mode", "fast|exact|exact-dcf", FLAG_CHOICE, AT(mode), 0, 0, modes, NULL},
     {"frac-bits", NULL, FLAG_COUNT, AT(frac_bits), 12, 20, NULL, NULL},
@@ -161,6 +162,7 @@ static int describe(infer_work *v) {
                            .weight_bits = v->run.weight_bits,
                            .inner_bits = v->run.inner_bits,
                            .padding = v->run.padding,
+                           .fold = v->run.fold,
                            .tokens_in = true,
                            .gives = (uint8_t)v->run.gives,
                            .mode = (uint8_t)v->run.mode};
@@ -183,7 +185,8 @@ static int read_model(infer_work *v) {
                                  .mode = v->run.mode,
                                  .takes = 1,
                                  .gives = v->run.gives,
-                                 .padding = v->run.padding};
+                                 .padding = v->run.padding,
+                                 .fold = v->run.fold};
     loaded *l = &v->f.l;
     json_t *told = l->from.config;
     l->from.config = NULL;
@@ -424,8 +427,7 @@ static int finished(void *work, const work_worker *w, uvcc_session *s, uint32_t 
         return EXIT_DONE;
     const int64_t *opened = uvcc_session_output(s, step, UVCC_MODEL_OUT_Y);
     if (!learns(v))
-        return opened == NULL ? EXIT_DONE
-                              : report_error(EXIT_FAILED, "the answer opened here too");
+        return opened == NULL ? EXIT_DONE : report_error(EXIT_FAILED, "the answer opened here too");
     if (opened == NULL)
         return report_error(EXIT_FAILED, "the answer is not open");
     const int status = infer_take_answer(&v->f, opened);
