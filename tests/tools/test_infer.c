@@ -173,6 +173,35 @@ static void test_questions(void **state) {
     assert_int_equal(unlink("questions"), 0);
 }
 
+/* What the README shows of it is what it says, shares and all: they follow from the seed. */
+static void test_readme(void **state) {
+    (void)state;
+    char *readme = read_all(UVCC_DATA_DIR "/../../README.md");
+    char *at = strstr(readme, "<!-- the output's beginning: scripts/demo --ask -->\n```\n");
+    assert_non_null(at);
+    at = strstr(at, "```\n") + 4;
+    char *end = strstr(at, "```");
+    assert_non_null(end);
+    *end = '\0';
+    const char *question = strstr(readme, "--ask \"");
+    assert_non_null(question);
+    assert_non_null(strstr(question, "How do I run it on an NVIDIA GPU?"));
+    write_file("question", "How do I run it on an NVIDIA GPU?\n", 34);
+    char *said = output_of("infer --model " ASK " --mode exact --view --input question");
+    unsigned checked = 0;
+    for (char *line = strtok(at, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        if (strcmp(line, "..") == 0 || strncmp(line, "  input       How", 17) == 0)
+            continue; /* left out; words of --text */
+        if (strstr(said, line) == NULL)
+            fail_msg("uvcc infer does not say: %s", line);
+        checked++;
+    }
+    assert_true(checked > 15);
+    assert_int_equal(unlink("question"), 0);
+    free(said);
+    free(readme);
+}
+
 /* ---- forms ---- */
 
 static json_t *values_of(const char *words) {
@@ -352,11 +381,12 @@ static void test_refusals(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accuracy),  cmocka_unit_test(test_bits),
-        cmocka_unit_test(test_receivers), cmocka_unit_test(test_view),
-        cmocka_unit_test(test_questions), cmocka_unit_test(test_text),
-        cmocka_unit_test(test_outputs),   cmocka_unit_test(test_calibration),
-        cmocka_unit_test(test_generate),  cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_accuracy),    cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_receivers),   cmocka_unit_test(test_view),
+        cmocka_unit_test(test_readme),      cmocka_unit_test(test_questions),
+        cmocka_unit_test(test_text),        cmocka_unit_test(test_outputs),
+        cmocka_unit_test(test_calibration), cmocka_unit_test(test_generate),
+        cmocka_unit_test(test_refusals),
     };
     if (argc != 2 || !find_tool(argv[1]))
         return 2;
