@@ -94,6 +94,7 @@ static void test_receivers(void **state) {
         {"--to owner --input-owner 2", {false, false, true}},
         {"--to all", {true, true, true}},
         {"--to 1", {false, true, false}},
+        {"--to 1 --weights public", {false, true, false}}, /* which have no shares to look at */
         {"--to 2 --weights-owner 0 --input-owner 1", {false, false, true}},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -288,6 +289,18 @@ static void test_calibration(void **state) {
     json_decref(given);
 }
 
+/* Nothing is left of what was interrupted. */
+static void test_interrupted(void **state) {
+    (void)state;
+    outcome o = interrupt_tool(
+        "infer --model " ASK " --text TLS? --mode exact --output y --progress", "stderr");
+    assert_int_equal(o.status, 130);
+    assert_string_equal(o.out, "");
+    assert_non_null(strstr(o.err, "uvcc infer: interrupted; nothing is kept"));
+    assert_int_equal(access("y", F_OK), -1);
+    forget(&o);
+}
+
 /* ---- text ---- */
 
 /* Each token is the greatest of the pass of the window before it, which a short prompt has
@@ -371,6 +384,10 @@ static void test_refusals(void **state) {
         snprintf(words, sizeof words, "infer %s", all[i][0]);
         refused(words, all[i][1]);
     }
+    assert_int_equal(symlink(MODELS "gpt2", "m"), 0);
+    refused("infer --model m --ids 1 --output m/config.json", "which it would replace");
+    refused("infer --model m --ids 1 --output m/model.safetensors", "which it would replace");
+    assert_int_equal(unlink("m"), 0);
     refused("generate --model " MODELS "gpt2 --prompt a", "--text: text is for models over bytes");
     refused("generate --model " MODELS "bert --ids 1", "logits of bert are not there");
     refused("generate --model " MODELS "gpt2 --ids 1 --context 17", "more than the model's 16");

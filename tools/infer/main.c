@@ -140,7 +140,9 @@ static int check_options(words *w, int argc, char *const *argv, const flag_messa
 /* ---- the pass ---- */
 
 static int prepare(infer *f, const flag_message *m) {
-    const int status = infer_load(f);
+    int status = infer_load(f);
+    if (status == EXIT_DONE && f->o->output != NULL)
+        status = model_spares(&f->l.from, "output", f->o->output);
     if (status != EXIT_DONE)
         return status;
     if (infer_read_input(f, m) != 0)

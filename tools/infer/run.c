@@ -209,7 +209,7 @@ static int look_at_shares(infer *f) {
     uvcc_model_weight w;
     (void)uvcc_model_weight_at(&f->l.w.shape, f->seen_weight, &w);
     const int status = look(f, "X", f->seen_at, false);
-    return status == EXIT_DONE ? look(f, w.name, 0, true) : status;
+    return status == EXIT_DONE && !f->o->public_weights ? look(f, w.name, 0, true) : status;
 }
 
 /* ---- from begin to end ---- */

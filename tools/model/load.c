@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../atomic_file.h"
 #include "../report.h"
 #include "model.h"
 
@@ -106,6 +107,16 @@ int model_settle(loaded *l, plain_pass *p, const flag_message *m) {
 
 int model_refuse(const loaded *l) {
     return report_error(EXIT_BAD_INPUT, "%s: %s", l->from.dir, l->refused);
+}
+
+int model_spares(const checkpoint *from, const char *option, const char *out) {
+    const output_use config = {"DIR", from->config_path};
+    int status = atomic_file_spares(option, out, &config, 1);
+    for (size_t i = 0; status == EXIT_DONE && i < from->file_count; i++) {
+        const output_use one = {"DIR", from->file[i].path};
+        status = atomic_file_spares(option, out, &one, 1);
+    }
+    return status;
 }
 
 void model_unload(loaded *l) {

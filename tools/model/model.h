@@ -44,6 +44,8 @@ int model_load(loaded *out, const model_options *o, uint32_t tokens);
 int model_settle(loaded *l, plain_pass *p, const flag_message *m);
 /* Reports what keeps the library from running it: an exit status. */
 int model_refuse(const loaded *l);
+/* What is written does not take the place of what it is made of: an exit status after reporting. */
+int model_spares(const checkpoint *from, const char *option, const char *out);
 void model_unload(loaded *l);
 
 int model_inspect(const model_options *o);
