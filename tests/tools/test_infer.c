@@ -402,8 +402,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_receivers),   cmocka_unit_test(test_view),
         cmocka_unit_test(test_readme),      cmocka_unit_test(test_questions),
         cmocka_unit_test(test_text),        cmocka_unit_test(test_outputs),
-        cmocka_unit_test(test_calibration), cmocka_unit_test(test_generate),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_calibration), cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_generate),    cmocka_unit_test(test_refusals),
     };
     if (argc != 2 || !find_tool(argv[1]))
         return 2;
