@@ -684,8 +684,8 @@ static int drive_until(host *h, condition *is, bool stops) {
     return status;
 }
 
-/* Until nothing moves, or a little longer. */
-static int settle(host *h) {
+/* Or a little longer. */
+int host_settle(host *h) {
     return h->threads != NULL ? run_threads(h, NULL, false) : drive(h);
 }
 
@@ -736,11 +736,34 @@ int host_set_public(host *h, host_worker *w, uint32_t tensor, const int64_t *v) 
     int rc = 0;
     for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
         while ((rc = uvcc_session_set_public(w->party[p].session, tensor, v)) == UVCC_ERR_AGAIN) {
-            const int status = settle(h); /* what is out must end first */
+            const int status = host_settle(h); /* what is out must end first */
             if (status != EXIT_DONE)
                 return status;
         }
     return rc == 0 ? EXIT_DONE : host_failed(h, "a public value", rc);
+}
+
+int host_set_shares(host *h, host_worker *w, uint32_t tensor, uint64_t *const part[UVCC_PARTIES]) {
+    int rc = 0;
+    for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
+        while ((rc = uvcc_session_set_shares(w->party[p].session, tensor, part[p],
+                                             part[(p + 1) % UVCC_PARTIES])) == UVCC_ERR_AGAIN) {
+            const int status = host_settle(h);
+            if (status != EXIT_DONE)
+                return status;
+        }
+    return rc == 0 ? EXIT_DONE : host_failed(h, "shares of a value", rc);
+}
+
+int host_shares(host *h, host_worker *w, unsigned party, uint32_t tensor, uint64_t *lo,
+                uint64_t *hi) {
+    int rc;
+    while ((rc = uvcc_session_shares(w->party[party].session, tensor, lo, hi)) == UVCC_ERR_AGAIN) {
+        const int status = host_settle(h);
+        if (status != EXIT_DONE)
+            return status;
+    }
+    return rc == 0 ? EXIT_DONE : host_failed(h, "shares of a value", rc);
 }
 
 /* ---- the end ---- */

@@ -7,6 +7,7 @@
 
 #include "audit.h"
 #include "client/client.h"
+#include "infer/infer.h"
 #include "interrupt.h"
 #include "keygen.h"
 #include "lm/generate.h"
@@ -34,6 +35,7 @@ static void usage(FILE *to) {
                 "  uvcc launch     all three parties of a job on this machine\n"
                 "  uvcc plan       says what a job takes before it runs\n"
                 "  uvcc status     what running parties say of themselves\n"
+                "  uvcc infer      a pretrained model's answer to a secret input\n"
                 "  uvcc generate   samples text from a kept language model\n"
                 "  uvcc replay     runs a recorded session again\n"
                 "  uvcc audit      checks the transcripts of a run\n"
@@ -65,7 +67,7 @@ static const struct command {
     {"triples", triples_main, EXIT_FAILED},   {"status", show_main, EXIT_FAILED},
     {"plan", plan_main, EXIT_FAILED},         {"launch", launch_main, EXIT_FAILED},
     {"trace", trace_join_main, EXIT_FAILED},  {"client", client_main, EXIT_FAILED},
-    {"model", model_main, EXIT_FAILED},
+    {"model", model_main, EXIT_FAILED},       {"infer", infer_main, EXIT_FAILED},
 };
 
 int main(int argc, char **argv) {

@@ -247,6 +247,14 @@ UVCC_API int uvcc_model_program(uvcc_program **out, const uvcc_model_config *c, 
                                 uint8_t receiver, const uvcc_allocator *al, char *message,
                                 size_t message_cap) UVCC_MUST_USE;
 
+/** That entry alone, in a program of your own whose `weights` uvcc_model_weights made: for weights
+ * that are inputs of another entry, or computed. With the lifetime UVCC_PERSIST x stays, so that
+ * uvcc_session_shares() gives its shares after the step; else UVCC_TRANSIENT. */
+UVCC_API int uvcc_model_forward(const uvcc_model_config *c, uvcc_program *p,
+                                const uint32_t *weights, uint8_t owner, uint8_t receiver,
+                                uint8_t lifetime, const uvcc_allocator *al, char *message,
+                                size_t message_cap) UVCC_MUST_USE;
+
 /** What one run of "forward" takes, as uvcc_program_cost counts it over all three parties: without
  * the headers of messages, about 37 bytes each, and those of transports. */
 typedef struct uvcc_model_costs {

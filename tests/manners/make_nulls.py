@@ -33,6 +33,7 @@ OPTIONAL = {
     'uvcc_model_cost': {'message'},
     'uvcc_model_emit': {'message'},
     'uvcc_model_emit_layer': {'message'},
+    'uvcc_model_forward': {'message'},
     'uvcc_model_inputs': {'padding'},
     'uvcc_model_program': {'message'},
     'uvcc_model_reference': {'padding', 'message'},

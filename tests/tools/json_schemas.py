@@ -56,6 +56,9 @@ CASES = [
     ("party", "party --config text/party0/config.json", 0),
     ("launch", "launch --dir measured measured.json", 0),
     ("party", "party --config measured/party2/config.json", 0),
+    ("launch", "launch --dir asked asked.json", 0),
+    ("party", "party --config asked/party0/config.json", 0),
+    ("party", "party --config asked/party2/config.json", 0),
     ("status", "status unix:waiting/page", 0),
     ("model-inspect", "model inspect %s/tests/data/models/bert" % ROOT, 0),
     ("model-inspect", "model inspect %s/tests/data/models/llama --frac-bits 20 --value-bits 12" % ROOT, 0),
@@ -63,12 +66,20 @@ CASES = [
      (ROOT, ROOT), 0),
     ("model-check", "model check %s/tests/data/models/bert --tokens 2" % ROOT, 0),
     ("model-check", "model check %s/tests/data/models/llama --tokens 2 --value-bits 1" % ROOT, 1),
+    ("infer", "infer --model %s/examples/ask --text TLS? --mode exact --view --check" % ROOT, 0),
+    ("infer", "infer --model %s/tests/data/models/bert --ids 1,2 --to all --weights public" % ROOT, 0),
+    ("infer", "infer --model %s/tests/data/models/gpt2 --input %s/tests/data/models/gpt2/expected.safetensors --check" %
+     (ROOT, ROOT), 0),
 ]
 
 
 LM = {"kind": "transformer", "text_bytes": len(ROWS), "dim": 4, "heads": 1, "context": 2, "batch": 2, "steps": 1,
       "reveal": False}
+BERT = os.path.join(ROOT, "tests", "data", "models", "bert_labels")
+with open(os.path.join(BERT, "config.json"), encoding="utf-8") as f:
+    ASKED = {"kind": "infer", "model": json.load(f), "tokens": 2, "gives": "labels", "value_bits": 5, "inner_bits": 5}
 JOBS = {
+    "asked": (ASKED, [{"ids": "1,2"}, {"model": BERT}, None]),
     "mlp": ({"kind": "mlp", "rows": 5, "features": 2, "classes": 2, "hidden": [2], "batch": 2, "epochs": 1},
             [{"file": "t.csv"}, {"file": "t.csv"}, None]),
     "lm": (LM, [{"text": "t.csv"}, None, None]),

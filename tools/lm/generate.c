@@ -10,6 +10,7 @@
 
 #include "../compute.h"
 #include "../escape.h"
+#include "../infer/infer.h"
 #include "../interrupt.h"
 #include "../report.h"
 #include "../runflags.h"
@@ -21,8 +22,8 @@
 #define VOCAB         UVCC_TRANSFORMER_VOCAB
 
 typedef struct generate_options {
-    const char *prompt, *policy;
-    uint32_t compute, device;
+    const char *prompt, *policy, *model, *ids; /* model: a checkpoint's directory */
+    uint32_t compute, device, context;
     lm_sampling sampling;
     uint64_t seed;
     bool help;
@@ -30,7 +31,15 @@ typedef struct generate_options {
 
 #define AT(member) offsetof(generate_options, member)
 static const flag flags[] = {
+    {"model", "DIR", FLAG_TEXT, AT(model), 0, 0, NULL,
+     "sample from a pretrained model instead: a checkpoint of GPT-2, GPT-Neo or Llama, as uvcc "
+     "infer "
+     "takes it"},
     {"prompt", "TEXT", FLAG_TEXT, AT(prompt), 0, 0, NULL, "what the text begins with (a newline)"},
+    {"ids", "N[,N...]", FLAG_TEXT, AT(ids), 0, 0, NULL,
+     "with --model: the prompt's tokens, where they are no bytes"},
+    {"context", "N", FLAG_COUNT, AT(context), 1, 65536, NULL,
+     "with --model: the last tokens that each pass sees (the prompt's and 32 more)"},
     LM_SAMPLING_FLAGS(AT),
     {"seed", "N", FLAG_SEED, AT(seed), 0, 0, NULL, "of keys and masks, and so of the noise (1)"},
     {"compute", "inline|deferred|threads|gpu", FLAG_CHOICE, AT(compute), 0, 0, run_computes,
@@ -47,12 +56,19 @@ static void print_help(void) {
     flags_text(
         stdout,
         "Usage: uvcc generate DIR [OPTION...]\n"
+        "       uvcc generate --model DIR [OPTION...]\n"
         "\n"
         "Samples text, byte by byte, from a model that uvcc train --checkpoint DIR keeps. Its "
         "weights\n"
         "stay shared among the three parties; each sampled byte opens to the party whose prompt "
         "it\n"
         "is, and nothing else.\n"
+        "\n"
+        "With --model the weights are those of a checkpoint, and party 1's; the prompt is party "
+        "0's,\n"
+        "to which the logits of each next token open. A pass is made for every token. Models over "
+        "bytes\n"
+        "give text, others the numbers of tokens.\n"
         "\n"
         "This is a simulation in one process: it reads all parties' files and keys.\n"
         "\n"
@@ -219,6 +235,33 @@ static int generate(generation *g, const char *dir) {
     return status != EXIT_DONE ? status : ended;
 }
 
+/* From a checkpoint, as uvcc infer runs it. */
+static int generate_pretrained(const generate_options *o, const run_options *run) {
+    const infer_options asked = {.run = *run,
+                                 .model = o->model,
+                                 .text = o->ids == NULL && o->prompt == NULL ? "\n" : o->prompt,
+                                 .ids = o->ids,
+                                 .tokens = o->context,
+                                 .gives = GIVES_LAST_LOGITS,
+                                 .frac_bits = 16,
+                                 .weights_owner = 1,
+                                 .generate = o->sampling.length,
+                                 .temperature = o->sampling.temperature};
+    return infer_generate(&asked);
+}
+
+static int check_words(const generate_options *o, int argc, char *const *argv, int count,
+                       const flag_message *m) {
+    const flag_idle idle[] = {{"ids", o->model == NULL, "without --model"},
+                              {"context", o->model == NULL, "without --model"}};
+    if (count != (o->model == NULL))
+        return flag_fail(m, "give one directory, which uvcc train --checkpoint has made%s",
+                         o->model != NULL ? ", or --model" : "; or --model DIR");
+    if (o->ids != NULL && o->prompt != NULL)
+        return flag_fail(m, "give one of --prompt and --ids");
+    return flags_refuse_idle(&set, argc, argv, idle, sizeof idle / sizeof idle[0], m);
+}
+
 /* The options of the run that these make. 0, or -1 and one line in the message. */
 static int settle(run_options *run, const generate_options *o, int argc, char *const *argv,
                   const flag_message *m) {
@@ -245,9 +288,8 @@ int generate_main(int argc, char *const *argv) {
     } else if (o.help) {
         print_help();
         status = EXIT_DONE;
-    } else if (count != 1) {
-        (void)report_error(EXIT_BAD_INPUT,
-                           "give one directory, which uvcc train --checkpoint has made");
+    } else if (check_words(&o, argc, argv, count, &message) != 0) {
+        (void)report_error(EXIT_BAD_INPUT, "%s", text);
     } else if (settle(&run, &o, argc, argv, &message) != 0) {
         (void)report_error(EXIT_BAD_INPUT, "%s", text);
     } else if (sodium_init() < 0) {
@@ -255,7 +297,7 @@ int generate_main(int argc, char *const *argv) {
     } else {
         interrupt_catch();
         generation g = {.o = &o, .job_options.run = run};
-        status = generate(&g, words[0]);
+        status = o.model != NULL ? generate_pretrained(&o, &run) : generate(&g, words[0]);
     }
     free(words);
     return status;

@@ -50,19 +50,6 @@ static int check_clipped(const loaded *l, const model_options *o) {
                         l->all.bits);
 }
 
-/* The weights do not take the place of what they are made of. */
-static int check_place(const checkpoint *from, const char *out) {
-    const output_use to = {"out", out}, config = {"DIR", from->config_path};
-    int status = atomic_file_apart(&to, 1);
-    if (status == EXIT_DONE)
-        status = atomic_file_spares("out", out, &config, 1);
-    for (size_t i = 0; status == EXIT_DONE && i < from->file_count; i++) {
-        const output_use one = {"DIR", from->file[i].path};
-        status = atomic_file_spares("out", out, &one, 1);
-    }
-    return status;
-}
-
 static int write(const loaded *l, const model_options *o) {
     uint8_t sha256[32];
     char hex[2 * sizeof sha256 + 1];
@@ -96,7 +83,9 @@ int model_convert(const model_options *o) {
     if (status == EXIT_DONE)
         status = check_clipped(&l, o);
     if (status == EXIT_DONE)
-        status = check_place(&l.from, o->out);
+        status = atomic_file_apart(&(output_use){"out", o->out}, 1);
+    if (status == EXIT_DONE)
+        status = model_spares(&l.from, "out", o->out);
     if (status == EXIT_DONE)
         status = write(&l, o);
     model_unload(&l);

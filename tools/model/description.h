@@ -44,6 +44,7 @@ typedef enum model_gives {
     GIVES_LAST_LOGITS, /* of each sequence's last token */
     GIVES_POOLED,      /* of each sequence, as BERT's pooler does it */
     GIVES_LABELS,      /* what a classifier makes of that */
+    GIVES_USUAL,       /* to model_load(): what such a checkpoint is for */
 } model_gives;
 
 /* Numbers and sizes of a pass. */

@@ -59,10 +59,26 @@ static int add_row(const st_tensor *table, int64_t id, uint32_t width, double *r
     return 0;
 }
 
+/* Without a checkpoint nobody embeds, and tokens must be some all the same. */
+static int check_ids(const model_input *in, const weights *w, const flag_message *m) {
+    for (size_t i = 0; i < rows_of(in); i++) {
+        const int64_t type = in->types != NULL ? in->types[i] : 0;
+        if (in->ids[i] < 0 || in->ids[i] >= (int64_t)w->d->vocabulary)
+            return flag_fail(m, "token %lld is not one of the model's %u", (long long)in->ids[i],
+                             w->d->vocabulary);
+        if (type != 0 && (type < 0 || type >= (int64_t)w->d->types))
+            return flag_fail(m, "token type %lld is not one of the model's %u", (long long)type,
+                             w->d->types);
+    }
+    return 0;
+}
+
 /* BERT's sum of three rows and its norm; the others add positions by a weight of their own. */
 static int embed(model_input *in, const weights *w, const flag_message *m) {
     const uint32_t width = w->d->width;
     const bool whole = w->d->embedding_norm;
+    if (w->from == NULL)
+        return check_ids(in, w, m);
     double *row = malloc(3 * width * sizeof *row);
     int rc = row == NULL ? flag_fail(m, "out of memory") : make_rows(in, width, m);
     for (size_t i = 0; i < rows_of(in) && rc == 0; i++) {
@@ -95,6 +111,18 @@ int input_draw_tokens(model_input *out, uint32_t vocabulary, uint32_t sequences,
         rc = flag_fail(m, "out of memory");
     for (size_t i = 0; rc == 0 && i < rows_of(out); i++)
         out->ids[i] = (int64_t)(draw(&seed) % vocabulary);
+    return rc;
+}
+
+int input_make(model_input *out, const weights *w, uint32_t sequences, uint32_t tokens,
+               int64_t *ids, int64_t *padding, const flag_message *m) {
+    int rc = begin(out, sequences, tokens, m);
+    out->ids = ids;
+    out->padding = padding;
+    if (rc == 0)
+        rc = embed(out, w, m);
+    if (rc != 0)
+        input_free(out);
     return rc;
 }
 

@@ -14,7 +14,8 @@ typedef struct model_input {
     double *expected; /* what another program gives; NULL: not known */
 } model_input;
 
-/* All of them: 0, or -1 and a line.
+/* All of them: 0, or -1 and a line. Where w has no checkpoint (from NULL: the caller has its
+ * description and shape alone), x is not made.
  *
  * A safetensors file: "input_ids" (I64, sequences x tokens), and, if they are there,
  * "attention_mask" (I64, as many, 0: no token), "token_type_ids" (I64, as many) and
@@ -24,6 +25,9 @@ typedef struct model_input {
  * known of the result. */
 int input_read(model_input *out, const char *path, const weights *w, uint32_t tokens,
                const flag_message *m);
+/* Of ids, and padding or NULL, both from malloc(), which it takes in any case. */
+int input_make(model_input *out, const weights *w, uint32_t sequences, uint32_t tokens,
+               int64_t *ids, int64_t *padding, const flag_message *m);
 int input_draw(model_input *out, const weights *w, uint32_t sequences, uint32_t tokens,
                uint64_t seed, const flag_message *m);
 /* Rows of mean 0 and variance 1. */

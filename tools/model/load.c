@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../atomic_file.h"
 #include "../report.h"
 #include "model.h"
 
@@ -26,6 +27,13 @@ static int look(loaded *l, unsigned bits, const flag_message *m) {
     return rc;
 }
 
+/* BERT classifies where it has a classifier; the others say what follows. */
+static uint8_t usual(const loaded *l) {
+    if (l->d.family != FAMILY_BERT)
+        return GIVES_LAST_LOGITS;
+    return checkpoint_find(&l->from, "classifier.weight") != NULL ? GIVES_LABELS : GIVES_HIDDEN;
+}
+
 static int describe(loaded *l, const model_options *o, const flag_message *m) {
     uvcc_model_config shape;
     if (description_read(&l->d, l->from.config, l->from.config_path, m) != 0)
@@ -35,6 +43,8 @@ static int describe(loaded *l, const model_options *o, const flag_message *m) {
                          "%s: %s: not known here; if it changes nothing of the forward pass, give "
                          "--ignore-unknown",
                          l->from.config_path, l->d.unknown);
+    if (l->pass.gives == GIVES_USUAL)
+        l->pass.gives = usual(l);
     if (l->pass.tokens == 0)
         l->pass.tokens = l->d.positions < 128 ? l->d.positions : 128;
     const int err = description_config(&l->d, &l->pass, &shape, l->refused, sizeof l->refused);
@@ -78,8 +88,35 @@ int model_load(loaded *out, const model_options *o, uint32_t tokens) {
     return report_error(EXIT_BAD_INPUT, "%s", message);
 }
 
+int model_settle(loaded *l, plain_pass *p, const flag_message *m) {
+    l->pass.sequences = p->in.sequences;
+    l->pass.tokens = p->in.tokens;
+    l->pass.padding = p->in.padding != NULL;
+    p->d = l->d;
+    if (description_config(&l->d, &l->pass, &p->config, p->refused, sizeof p->refused) ==
+        UVCC_ERR_USAGE)
+        return flag_fail(m, "%s: %s", l->from.config_path, p->refused);
+    p->shape = p->config;
+    p->config.frac_bits = (uint8_t)l->pass.frac_bits;
+    p->config.weight_bits = (uint8_t)l->pass.weight_bits;
+    p->config.value_bits = (uint8_t)l->pass.value_bits;
+    p->config.inner_bits = (uint8_t)l->pass.inner_bits;
+    l->w.shape = p->shape;
+    return 0;
+}
+
 int model_refuse(const loaded *l) {
     return report_error(EXIT_BAD_INPUT, "%s: %s", l->from.dir, l->refused);
+}
+
+int model_spares(const checkpoint *from, const char *option, const char *out) {
+    const output_use config = {"DIR", from->config_path};
+    int status = atomic_file_spares(option, out, &config, 1);
+    for (size_t i = 0; status == EXIT_DONE && i < from->file_count; i++) {
+        const output_use one = {"DIR", from->file[i].path};
+        status = atomic_file_spares(option, out, &one, 1);
+    }
+    return status;
 }
 
 void model_unload(loaded *l) {

@@ -5,6 +5,7 @@
 #define UVCC_TOOLS_MODEL_MODEL_H
 
 #include "fixed.h"
+#include "plain.h"
 
 int model_main(int argc, char *const *argv);
 
@@ -38,8 +39,13 @@ typedef struct loaded {
 /* 0, or an exit status after reporting. Weights are looked at: the bits that were not given are the
  * least that hold them, but the 4 that uvcc_model_config has at least. tokens: of the pass. */
 int model_load(loaded *out, const model_options *o, uint32_t tokens);
+/* The pass becomes that of p->in, and p of it: with `refused` where the library does not run it. 0,
+ * or -1 and a line. */
+int model_settle(loaded *l, plain_pass *p, const flag_message *m);
 /* Reports what keeps the library from running it: an exit status. */
 int model_refuse(const loaded *l);
+/* What is written does not take the place of what it is made of: an exit status after reporting. */
+int model_spares(const checkpoint *from, const char *option, const char *out);
 void model_unload(loaded *l);
 
 int model_inspect(const model_options *o);

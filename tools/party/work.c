@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-static const work_kind *const kinds[] = {&work_mlp, &work_transformer, &work_generate,
-                                         &work_nonlinear, &work_serve};
+static const work_kind *const kinds[] = {&work_mlp,   &work_transformer, &work_generate,
+                                         &work_infer, &work_nonlinear,   &work_serve};
 
 const work_kind *work_find(const char *name) {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
@@ -15,5 +15,5 @@ const work_kind *work_find(const char *name) {
 }
 
 const char *work_names(void) {
-    return "mlp, transformer, generate, nonlinear, serve";
+    return "mlp, transformer, generate, infer, nonlinear, serve";
 }

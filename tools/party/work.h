@@ -86,6 +86,7 @@ const work_kind *work_find(const char *name);
 /* The names of all kinds, for messages: "mlp, transformer, ...". */
 const char *work_names(void);
 
-extern const work_kind work_mlp, work_transformer, work_generate, work_nonlinear, work_serve;
+extern const work_kind work_mlp, work_transformer, work_generate, work_infer, work_nonlinear,
+    work_serve;
 
 #endif

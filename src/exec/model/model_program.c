@@ -43,18 +43,16 @@ static int add_input(uvcc_program *p, const char *name, uvcc_tensor_desc d, uint
     return err < 0 ? err : t;
 }
 
-/* The entry "forward"; weights: room for their tensors. */
-static int add_forward(const uvcc_model_config *c, uvcc_program *p, uint8_t owner, uint8_t receiver,
-                       uint32_t *weights, const uvcc_allocator *al, const uvcci_message *m) {
+static int add_forward(const uvcc_model_config *c, uvcc_program *p, const uint32_t *weights,
+                       uint8_t owner, uint8_t receiver, uint8_t lifetime, const uvcc_allocator *al,
+                       const uvcci_message *m) {
     uvcc_tensor_desc x, pad;
     uvcc_emit e = {.program = p, .phase = UVCC_FWD, .prefix = "", .alloc = al};
     uint32_t y = 0;
     int padding = (int)UVCC_NO_TENSOR;
-    int err = uvcc_model_weights(c, p, "", weights, m->text, m->cap);
-    if (err < 0)
-        return err;
     (void)uvcc_model_inputs(c, &x, &pad);
-    err = uvcc_program_entry(p, "forward");
+    x.lifetime = lifetime;
+    int err = uvcc_program_entry(p, "forward");
     const int in = err < 0 ? err : add_input(p, "X", x, UVCC_MODEL_IN_X, owner);
     if (in >= 0 && c->padding)
         padding = add_input(p, "PADDING", pad, UVCC_MODEL_IN_PADDING, owner);
@@ -72,6 +70,25 @@ static int add_forward(const uvcc_model_config *c, uvcc_program *p, uint8_t owne
     return err < 0 ? uvcci_fail(m, err, "Y: %s", uvcc_error_text(err)) : 0;
 }
 
+static int check_parties(uint8_t owner, uint8_t receiver, const uvcci_message *m) {
+    return owner < UVCC_PARTIES && (receiver < UVCC_PARTIES || receiver == UVCC_TO_ALL)
+               ? 0
+               : uvcci_fail(m, UVCC_ERR_USAGE, "owner or receiver is no party");
+}
+
+int uvcc_model_forward(const uvcc_model_config *c, uvcc_program *p, const uint32_t *weights,
+                       uint8_t owner, uint8_t receiver, uint8_t lifetime, const uvcc_allocator *al,
+                       char *message, size_t message_cap) {
+    const uvcci_message m = {message, message_cap};
+    if (p == NULL || weights == NULL || al == NULL || al->alloc == NULL || al->free == NULL)
+        return uvcci_fail(&m, UVCC_ERR_USAGE, "there is no program, weight or allocator");
+    int err = check_parties(owner, receiver, &m);
+    if (err == 0)
+        err = uvcc_model_check(c, message, message_cap);
+    return err == 0 ? add_forward(c, p, weights, owner, receiver, lifetime, al, &m) : err;
+}
+
+/* *out is set at the end, so that a call that fails changes nothing. */
 int uvcc_model_program(uvcc_program **out, const uvcc_model_config *c, uint8_t owner,
                        uint8_t receiver, const uvcc_allocator *al, char *message,
                        size_t message_cap) {
@@ -79,9 +96,9 @@ int uvcc_model_program(uvcc_program **out, const uvcc_model_config *c, uint8_t o
     uvcc_program *p = NULL;
     if (out == NULL || al == NULL || al->alloc == NULL || al->free == NULL)
         return uvcci_fail(&m, UVCC_ERR_USAGE, "there is no place for the program");
-    if (owner >= UVCC_PARTIES || (receiver >= UVCC_PARTIES && receiver != UVCC_TO_ALL))
-        return uvcci_fail(&m, UVCC_ERR_USAGE, "owner or receiver is no party");
-    int err = uvcc_model_check(c, message, message_cap);
+    int err = check_parties(owner, receiver, &m);
+    if (err == 0)
+        err = uvcc_model_check(c, message, message_cap);
     if (err != 0)
         return err;
     const size_t bytes = uvcc_model_weight_count(c) * sizeof(uint32_t);
@@ -90,7 +107,9 @@ int uvcc_model_program(uvcc_program **out, const uvcc_model_config *c, uint8_t o
     if (err != 0)
         (void)uvcci_fail(&m, err, "out of memory");
     if (err == 0)
-        err = add_forward(c, p, owner, receiver, weights, al, &m);
+        err = uvcc_model_weights(c, p, "", weights, message, message_cap);
+    if (err >= 0)
+        err = add_forward(c, p, weights, owner, receiver, UVCC_TRANSIENT, al, &m);
     if (err == 0)
         err = uvcc_program_finish(p, message, message_cap);
     if (weights != NULL)
