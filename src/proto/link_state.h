@@ -242,6 +242,8 @@ typedef struct uvcci_rx_partial {
     uint8_t *to;       /* PLACE: into the message; GATHER: a buffer of payload_len bytes */
     uint8_t header[UVCC_FRAME_HEADER_BYTES];
     uint8_t tag[UVCCI_TAG_BYTES];
+    uvcci_aead *key; /* a sealed piece is opened as it comes; NULL: when it is whole */
+    uvcci_gcm_part part;
 } uvcci_rx_partial;
 
 /* The seqs above the cumulative one: two rings of `words` words, bits for (cum, cum + 64 * words].

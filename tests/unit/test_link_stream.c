@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes of a stream read straight into place (uvcc_link_rx_buffer) do what they would have done if
  * they had been fed. That streams may be cut anywhere is in test_link.c. */
+#include "proto/frame.h"
 #include "support.h"
 
 #include <uvcc/link.h>
@@ -272,6 +273,42 @@ static void as_if_fed(void **state) {
     assert_true(t.stepped > 50 && t.reopened > 100);
 }
 
+/* The byte at which the k-th data frame of a recorded stream begins. */
+static size_t data_frame_at(const uint8_t *stream, unsigned k) {
+    size_t at = 0;
+    for (;; at += UVCC_FRAME_HEADER_BYTES + uvcci_frame_payload_len(stream + at)) {
+        uvcc_frame_header h;
+        assert_int_equal(uvcc_frame_decode_header(stream + at, &h, NULL), 0);
+        if (uvcc_frame_kind_class(h.kind) != UVCC_CLASS_CONTROL && k-- == 0)
+            return at;
+    }
+}
+
+/* A sealed piece goes to its place before its tag is known, opened or not: if the tag is wrong,
+ * nothing of it stays there. */
+static void forged_pieces_are_wiped(void **state) {
+    (void)state;
+    static uint8_t stream[16384];
+    for (uint8_t suite = 1; suite < 3; suite++) {
+        const size_t len = record(stream, sizeof stream, suite);
+        size_t at = data_frame_at(stream, 2), n; /* the second one of 700 bytes */
+        const uint32_t body = uvcci_frame_payload_len(stream + at);
+        fix f;
+        uint8_t *to, *tag = stream + at + UVCC_FRAME_HEADER_BYTES + body - 16;
+        tag[3] ^= 1;
+        uvcci_frame_put_crc(stream + at, uvcc_frame_crc(stream + at, tag + 16 - body, body));
+        begin(&f, suite);
+        at += UVCC_FRAME_HEADER_BYTES;
+        assert_int_equal(feed(&f, stream, at), 0);
+        assert_int_equal(uvcc_link_rx_buffer(f.l, &to, &n), 1);
+        assert_int_equal(n, body - 16);
+        assert_int_equal(feed(&f, stream + at, len - at), UVCC_ERR_STREAM_BROKEN);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(to[i], 0);
+        end(&f);
+    }
+}
+
 /* A receiver whose memory is refused says so, or it needed none: nothing of a stream is lost
  * unsaid, whatever of a frame that is not whole it was for. */
 static void refused_memory_is_told(void **state) {
@@ -395,6 +432,7 @@ int main(void) {
         cmocka_unit_test(transmits_of_a_fast_stream),
         cmocka_unit_test(every_split),
         cmocka_unit_test(as_if_fed),
+        cmocka_unit_test(forged_pieces_are_wiped),
         cmocka_unit_test(refused_memory_is_told),
         cmocka_unit_test(no_place),
     };
