@@ -14,7 +14,11 @@
  * A thread that finds nothing to do looks for a while whether it is called, where there are cores
  * for that, then sleeps until it is; a call that came since it last slept counts. When all sleep,
  * none is called and no executor works, nothing but time can bring progress: the last one moves the
- * clock, under the lock, while the others stand still. */
+ * clock, under the lock, while the others stand still.
+ *
+ * Frames are sealed and opened in these threads, which takes longer than all else that they do. So
+ * jobs that an executor's own threads run go out before each of both, and one transmit is sealed at
+ * a time. */
 #include "parties.h"
 
 #include <assert.h>
@@ -50,6 +54,7 @@ typedef struct member {
     uvcc_session *session;
     uvcc_cpu *executor;
     const uvcc_job *job; /* polled, not accepted by its executor */
+    bool away;           /* the last one was not back at once: others run them */
     bool open[UVCC_PARTIES];
 } member;
 
@@ -275,14 +280,17 @@ static int retire(party *me, uint32_t worker, unsigned peer, bool *moved) {
 }
 
 static void transmit(party *me, uint32_t worker, bool *moved) {
+    const member *m = &me->members[worker];
     uvcc_transmit tx;
-    while (uvcc_session_poll_transmit(me->members[worker].session, &tx, parties_now(me->of)) == 1) {
+    bool more = true;
+    while (more && uvcc_session_poll_transmit(m->session, &tx, parties_now(me->of)) == 1) {
         lane *out = &me->of->triangles[worker].lanes[me->number][tx.peer];
         assert(atomic_load(&out->state) == EMPTY); /* one is out for each peer */
         out->tx = tx;
         atomic_store(&out->state, FULL);
         *moved = true;
         call(&me->of->party[tx.peer]);
+        more = !m->away;
     }
 }
 
@@ -327,8 +335,13 @@ static int compute(party *me, uint32_t worker, bool *moved) {
             return rc;
         *moved = true;
         rc = complete(me, worker, &back);
+        me->members[worker].away = !back;
     }
     return rc;
+}
+
+static int send_away(party *me, uint32_t worker, bool *moved) {
+    return me->members[worker].away ? compute(me, worker, moved) : 0;
 }
 
 /* ---- the loop ---- */
@@ -346,12 +359,16 @@ static int take_in(party *me, uint32_t worker, bool *moved) {
             rc = retire(me, worker, q, moved);
         if (rc == 0)
             rc = receive(me, worker, q, moved);
+        if (rc == 0)
+            rc = send_away(me, worker, moved);
     }
     if (rc == 0 && uvcc_session_next_deadline(s) <= now) {
         rc = wrong(uvcc_session_on_timer(s, now));
         *moved |= uvcc_session_next_deadline(s) > now;
     }
-    return rc == 0 ? complete(me, worker, moved) : rc;
+    if (rc == 0)
+        rc = complete(me, worker, moved);
+    return rc == 0 ? send_away(me, worker, moved) : rc;
 }
 
 /* Events are heard before anything is sent: the party at which something failed is the first to say
