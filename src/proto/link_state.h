@@ -195,7 +195,9 @@ typedef struct uvcci_tx_side {
     uint32_t transmit_max; /* a stream: it is closed when it holds this much */
     uint64_t transmit_id;
     uvcci_scratch *scratch;
-    uvcc_link_msg *zombies; /* done, but the outstanding transmit may point into them */
+    uvcci_scratch *ahead; /* a stream: the transmit that comes next, sealed while one is out */
+    /* Done, but the outstanding transmit may point into them; or the one ahead. */
+    uvcc_link_msg *zombies, *zombies_ahead;
 } uvcci_tx_side;
 
 /* ---- receiving ---- */
