@@ -11,20 +11,30 @@
  * when nobody reads of its lane, and notes the count that it has seen; when both have seen the last
  * one, and a while later, both open it again.
  *
- * A thread that finds nothing to do sleeps until it is called; a call that came since it last slept
- * counts. When all sleep, none is called and no executor works, nothing but time can bring
- * progress: the last one moves the clock, under the lock, while the others stand still. */
+ * A thread that finds nothing to do looks for a while whether it is called, where there are cores
+ * for that, then sleeps until it is; a call that came since it last slept counts. When all sleep,
+ * none is called and no executor works, nothing but time can bring progress: the last one moves the
+ * clock, under the lock, while the others stand still.
+ *
+ * Frames are sealed and opened in these threads, which takes longer than all else that they do. So
+ * jobs that an executor's own threads run go out before each of both, and one transmit is sealed at
+ * a time. */
 #include "parties.h"
 
 #include <assert.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include <uvcc/host.h>
 #include <uvcc/types.h>
 
 #define PIECE_BYTES ((size_t)256 << 10) /* fed at a time: see uvcc_session_memory_bound() */
 #define REOPEN_NS   10000000u           /* after a stream broke */
+#define LOOK_NS     200000u             /* by the host's clock */
+#define LOOK_CORES  8                   /* as many, or it is a core that others want */
 
 enum { EMPTY, FULL, TAKEN, DONE }; /* a lane */
 enum { AWAKE, CALLED, ASLEEP };    /* a party's thread */
@@ -44,6 +54,7 @@ typedef struct member {
     uvcc_session *session;
     uvcc_cpu *executor;
     const uvcc_job *job; /* polled, not accepted by its executor */
+    bool away;           /* the last one was not back at once: others run them */
     bool open[UVCC_PARTIES];
 } member;
 
@@ -72,6 +83,7 @@ struct parties {
     pthread_mutex_t lock;
     atomic_ullong now;
     atomic_bool over;
+    bool looks;
     int result;
 };
 
@@ -148,6 +160,17 @@ static uint64_t deadline_of(const party *me, uint32_t worker) {
         next = at > now && at < next ? at : next;
     }
     return next;
+}
+
+/* To be woken takes longer than most of what a thread waits for. */
+static bool called_soon(const party *me) {
+    const uint64_t from = uvcc_host_now_ns();
+    while (atomic_load(&me->rest) != CALLED && !atomic_load(&me->of->over)) {
+        if (uvcc_host_now_ns() - from >= LOOK_NS)
+            return false;
+        (void)sched_yield();
+    }
+    return true;
 }
 
 static void sleep_until_called(party *me) {
@@ -257,14 +280,17 @@ static int retire(party *me, uint32_t worker, unsigned peer, bool *moved) {
 }
 
 static void transmit(party *me, uint32_t worker, bool *moved) {
+    const member *m = &me->members[worker];
     uvcc_transmit tx;
-    while (uvcc_session_poll_transmit(me->members[worker].session, &tx, parties_now(me->of)) == 1) {
+    bool more = true;
+    while (more && uvcc_session_poll_transmit(m->session, &tx, parties_now(me->of)) == 1) {
         lane *out = &me->of->triangles[worker].lanes[me->number][tx.peer];
         assert(atomic_load(&out->state) == EMPTY); /* one is out for each peer */
         out->tx = tx;
         atomic_store(&out->state, FULL);
         *moved = true;
         call(&me->of->party[tx.peer]);
+        more = !m->away;
     }
 }
 
@@ -284,9 +310,8 @@ static int complete(party *me, uint32_t worker, bool *moved) {
     return rc;
 }
 
-/* One job at a time: an executor may run it here and now, and what comes of it goes to the peers
- * before the next one begins. */
-static int compute(party *me, uint32_t worker, bool *moved) {
+/* 1: a job was submitted; 0: none could be. */
+static int submit(party *me, uint32_t worker) {
     member *m = &me->members[worker];
     if (m->job == NULL && uvcc_session_poll_job(m->session, &m->job) != 1)
         return 0;
@@ -296,8 +321,27 @@ static int compute(party *me, uint32_t worker, bool *moved) {
     if (rc == UVCC_ERR_AGAIN && uvcc_cpu_pending(m->executor) > 0)
         return 0;
     m->job = NULL;
-    *moved = true;
-    return rc < 0 ? rc : complete(me, worker, moved);
+    return rc < 0 ? rc : 1;
+}
+
+/* Jobs go out until one comes back: an executor may run it here and now, and what comes of it goes
+ * to the peers before the next one begins. */
+static int compute(party *me, uint32_t worker, bool *moved) {
+    bool back = false;
+    int rc = 0;
+    while (rc == 0 && !back) {
+        rc = submit(me, worker);
+        if (rc != 1)
+            return rc;
+        *moved = true;
+        rc = complete(me, worker, &back);
+        me->members[worker].away = !back;
+    }
+    return rc;
+}
+
+static int send_away(party *me, uint32_t worker, bool *moved) {
+    return me->members[worker].away ? compute(me, worker, moved) : 0;
 }
 
 /* ---- the loop ---- */
@@ -315,12 +359,16 @@ static int take_in(party *me, uint32_t worker, bool *moved) {
             rc = retire(me, worker, q, moved);
         if (rc == 0)
             rc = receive(me, worker, q, moved);
+        if (rc == 0)
+            rc = send_away(me, worker, moved);
     }
     if (rc == 0 && uvcc_session_next_deadline(s) <= now) {
         rc = wrong(uvcc_session_on_timer(s, now));
         *moved |= uvcc_session_next_deadline(s) > now;
     }
-    return rc == 0 ? complete(me, worker, moved) : rc;
+    if (rc == 0)
+        rc = complete(me, worker, moved);
+    return rc == 0 ? send_away(me, worker, moved) : rc;
 }
 
 /* Events are heard before anything is sent: the party at which something failed is the first to say
@@ -355,6 +403,8 @@ static void *party_main(void *arg) {
             (void)pthread_mutex_lock(&x->lock);
             end_run(x, rc);
             (void)pthread_mutex_unlock(&x->lock);
+        } else if (!moved && x->looks && called_soon(me)) {
+            atomic_store(&me->rest, AWAKE);
         } else if (!moved) {
             sleep_until_called(me);
         }
@@ -430,6 +480,7 @@ int parties_new(parties **out, const parties_config *c) {
     if (x == NULL)
         return UVCC_ERR_NOMEM;
     x->c = *c;
+    x->looks = sysconf(_SC_NPROCESSORS_ONLN) >= LOOK_CORES;
     bool ok = pthread_mutex_init(&x->lock, NULL) == 0;
     x->triangles = calloc(c->workers, sizeof *x->triangles);
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {

@@ -22,7 +22,8 @@
 
 #include "../../tools/parties.h"
 
-#define KEYS_BYTES ((uint64_t)16 << 30)
+#define KEYS_BYTES  ((uint64_t)16 << 30)
+#define FRAME_BYTES (128u << 10) /* a peer opens one while the next is sealed */
 
 enum { STEPS_MAX = 64, KINDS_MAX = 256, SKIPPED = 77 };
 
@@ -337,6 +338,7 @@ static void open_run(run *r, const options *o) {
         c.random = uvcc_seeded(&me->random, 1, p);
         c.identity.party = p;
         c.checks.audit_off = !o->audit;
+        c.links.frame_bytes = FRAME_BYTES;
         c.limits.keys_ahead_bytes = KEYS_BYTES; /* all of a step's */
         c.links.rx_keys_bytes = c.links.tx_keys_bytes = KEYS_BYTES;
         memset(c.identity.sid_job, 5, 32);

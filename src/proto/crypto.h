@@ -57,6 +57,15 @@ int uvcci_aead_seal(uvcci_aead *a, uint64_t seq, const void *ad, size_t ad_len, 
 int uvcci_aead_open(uvcci_aead *a, uint64_t seq, const void *ad, size_t ad_len, const void *in,
                     size_t len, const uint8_t tag[16], void *out);
 
+/* The same of a piece that comes in parts, all of one key one after the other. False: the suite
+ * has no such way; open it when it is whole. What is in out means nothing before the end said 0,
+ * and is the caller's to wipe if it does not. */
+bool uvcci_aead_open_begin(uvcci_aead *a, uvcci_gcm_part *part, uint64_t seq, const void *ad,
+                           size_t ad_len);
+void uvcci_aead_open_more(uvcci_aead *a, uvcci_gcm_part *part, const void *in, size_t len,
+                          void *out);
+int uvcci_aead_open_end(uvcci_aead *a, uvcci_gcm_part *part, const uint8_t tag[16]);
+
 /* XChaCha20-Poly1305 for control frames: 24-byte nonce given apart. */
 int uvcci_xaead_seal(const uint8_t key[32], const uint8_t nonce[24], const void *ad, size_t ad_len,
                      const void *in, size_t len, void *out);

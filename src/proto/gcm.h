@@ -4,10 +4,17 @@
 #ifndef UVCCI_GCM_H
 #define UVCCI_GCM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define UVCCI_TAG_BYTES 16u
+
+/* A piece that is being opened as it comes: a library's state, 16-byte aligned. */
+typedef struct uvcci_gcm_part {
+    _Alignas(16) uint8_t opaque[112];
+    bool failed; /* in a call without an answer: the end says so */
+} uvcci_gcm_part;
 
 typedef struct uvcci_gcm_way {
     const char *name;
@@ -20,6 +27,12 @@ typedef struct uvcci_gcm_way {
                 size_t len, void *out, uint8_t tag[16]);
     int (*open)(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len, const void *in,
                 size_t len, const uint8_t tag[16], void *out);
+    /* The same of a piece that comes in parts: one at a time of a key, and no other call of it but
+     * seal() between. What is in out means nothing before the end, which wipes `part`. */
+    void (*open_begin)(void *k, uvcci_gcm_part *part, const uint8_t nonce[12], const void *ad,
+                       size_t ad_len);
+    void (*open_more)(void *k, uvcci_gcm_part *part, const void *in, size_t len, void *out);
+    int (*open_end)(void *k, uvcci_gcm_part *part, const uint8_t tag[16]);
 } uvcci_gcm_way;
 
 extern const uvcci_gcm_way uvcci_gcm_libcrypto;

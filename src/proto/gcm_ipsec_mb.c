@@ -90,8 +90,43 @@ static int open(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len,
     return rc;
 }
 
-const uvcci_gcm_way uvcci_gcm_ipsec_mb = {
-    .name = "ipsec-mb", .open_key = open_key, .close_key = close_key, .seal = seal, .open = open};
+_Static_assert(sizeof(struct gcm_context_data) <= sizeof((uvcci_gcm_part *)0)->opaque,
+               "a part holds the library's state");
+
+static struct gcm_context_data *state_of(uvcci_gcm_part *part) {
+    return (struct gcm_context_data *)(void *)part->opaque;
+}
+
+static void open_begin(void *k, uvcci_gcm_part *part, const uint8_t nonce[12], const void *ad,
+                       size_t ad_len) {
+    const uint8_t none[16] = {0};
+    part->failed = false;
+    IMB_AES256_GCM_INIT(manager(), ((aligned_key *)k)->key, state_of(part), nonce,
+                        ad_len != 0 ? ad : none, ad_len);
+}
+
+static void open_more(void *k, uvcci_gcm_part *part, const void *in, size_t len, void *out) {
+    if (len != 0)
+        IMB_AES256_GCM_DEC_UPDATE(manager(), ((aligned_key *)k)->key, state_of(part), out, in, len);
+}
+
+static int open_end(void *k, uvcci_gcm_part *part, const uint8_t tag[16]) {
+    uint8_t is[UVCCI_TAG_BYTES];
+    IMB_AES256_GCM_DEC_FINALIZE(manager(), ((aligned_key *)k)->key, state_of(part), is, sizeof is);
+    const int rc = CRYPTO_memcmp(is, tag, sizeof is) == 0 ? 0 : UVCC_ERR_AUTH;
+    OPENSSL_cleanse(is, sizeof is);
+    OPENSSL_cleanse(part, sizeof *part);
+    return rc;
+}
+
+const uvcci_gcm_way uvcci_gcm_ipsec_mb = {.name = "ipsec-mb",
+                                          .open_key = open_key,
+                                          .close_key = close_key,
+                                          .seal = seal,
+                                          .open = open,
+                                          .open_begin = open_begin,
+                                          .open_more = open_more,
+                                          .open_end = open_end};
 
 #else
 /* An empty file is no C. */

@@ -42,19 +42,40 @@ static int seal(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len,
     return UVCC_ERR_CRYPTO;
 }
 
-static int open(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len, const void *in,
-                size_t len, const uint8_t tag[16], void *out) {
-    EVP_CIPHER_CTX *c = ((contexts *)k)->dec;
+/* Of what was run through. */
+static int tag_is(EVP_CIPHER_CTX *c, const uint8_t tag[16]) {
     uint8_t expected[UVCCI_TAG_BYTES], none[1];
     int n;
     memcpy(expected, tag, sizeof expected); /* the control call takes no const */
+    if (EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_TAG, UVCCI_TAG_BYTES, expected) != 1)
+        return UVCC_ERR_CRYPTO;
+    return EVP_CipherFinal_ex(c, none, &n) == 1 ? 0 : UVCC_ERR_AUTH;
+}
+
+static int open(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len, const void *in,
+                size_t len, const uint8_t tag[16], void *out) {
+    EVP_CIPHER_CTX *c = ((contexts *)k)->dec;
     int err = UVCC_ERR_CRYPTO;
-    if (run_through(c, nonce, ad, ad_len, in, len, out) &&
-        EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_SET_TAG, UVCCI_TAG_BYTES, expected) == 1)
-        err = EVP_CipherFinal_ex(c, none, &n) == 1 ? 0 : UVCC_ERR_AUTH;
+    if (run_through(c, nonce, ad, ad_len, in, len, out))
+        err = tag_is(c, tag);
     if (err != 0)
         OPENSSL_cleanse(out, len); /* GCM decrypts before it knows */
     return err;
+}
+
+/* The state is the context's. */
+static void open_begin(void *k, uvcci_gcm_part *part, const uint8_t nonce[12], const void *ad,
+                       size_t ad_len) {
+    part->failed = !run_through(((contexts *)k)->dec, nonce, ad, ad_len, NULL, 0, NULL);
+}
+
+static void open_more(void *k, uvcci_gcm_part *part, const void *in, size_t len, void *out) {
+    int n;
+    part->failed |= len != 0 && EVP_CipherUpdate(((contexts *)k)->dec, out, &n, in, (int)len) != 1;
+}
+
+static int open_end(void *k, uvcci_gcm_part *part, const uint8_t tag[16]) {
+    return part->failed ? UVCC_ERR_CRYPTO : tag_is(((contexts *)k)->dec, tag);
 }
 
 static void close_key(void *k) {
@@ -78,5 +99,11 @@ static void *open_key(const uint8_t key[32]) {
     return NULL;
 }
 
-const uvcci_gcm_way uvcci_gcm_libcrypto = {
-    .name = "libcrypto", .open_key = open_key, .close_key = close_key, .seal = seal, .open = open};
+const uvcci_gcm_way uvcci_gcm_libcrypto = {.name = "libcrypto",
+                                           .open_key = open_key,
+                                           .close_key = close_key,
+                                           .seal = seal,
+                                           .open = open,
+                                           .open_begin = open_begin,
+                                           .open_more = open_more,
+                                           .open_end = open_end};

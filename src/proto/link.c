@@ -371,7 +371,7 @@ int uvcc_link_feed_ecn(uvcc_link *l, const uint8_t *data, size_t len, bool ce, u
 /* Nothing is on its way in or out; what memory is left holds caches. */
 static bool quiet(const uvcc_link *l) {
     bool sent = UVCCI_MUTANT(20) ? l->tx.unreceived == 0 : l->tx.pool.live == 0;
-    bool taken = l->tx.scratch == NULL || l->tx.scratch->total == 0;
+    bool taken = uvcci_tx_left(l) == 0;
     return sent && taken && !l->tx.outstanding && uvcci_rx_quiet(l) && uvcci_stream_quiet(l);
 }
 
@@ -415,8 +415,7 @@ void uvcc_link_on_timer(uvcc_link *l, uint64_t now) {
 }
 
 static bool ack_due(const uvcc_link *l) {
-    return l->rx.ack_at != UVCC_NEVER || l->tx.outstanding ||
-           (l->tx.scratch != NULL && l->tx.scratch->total != 0);
+    return l->rx.ack_at != UVCC_NEVER || l->tx.outstanding || uvcci_tx_left(l) != 0;
 }
 
 void uvcc_link_get_stats(const uvcc_link *l, uvcc_link_stats *out) {

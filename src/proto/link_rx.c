@@ -68,22 +68,53 @@ static void violate(uvcc_link *l, const char *why) {
         l->violation = why;
 }
 
-int uvcci_rx_open_piece(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
-                        const uint8_t *body, const uint8_t *tag, uint8_t *out) {
+/* False: no memory. Of a step before this run's first there is no frame, and no key. */
+static bool piece_key(uvcc_link *l, const uvcc_frame_header *h, uvcci_aead **key) {
     assert(uvcci_frame_is_sealed(h));
-    uvcci_aead *key = NULL;
-    if (uvcci_link_has_key(l, h->step)) {
-        key = uvcci_link_key_of(l, h->step, h->seq, false);
-        if (key == NULL)
-            return UVCC_ERR_NOMEM;
-    } /* else of a step before this run's first: there is no such frame */
-    int err = key == NULL ? UVCC_ERR_AUTH
-                          : uvcci_aead_open(key, h->seq, header, UVCCI_FRAME_BOUND_BYTES, body,
-                                            uvcci_frame_piece(h), tag, out);
+    *key = NULL;
+    return !uvcci_link_has_key(l, h->step) ||
+           (*key = uvcci_link_key_of(l, h->step, h->seq, false)) != NULL;
+}
+
+/* What opening a piece said. */
+static int piece_opened(uvcc_link *l, const uvcc_frame_header *h, int err, bool had_key) {
     suspect_note(l, SUSPECT_DATA, err != 0);
-    if (err != 0 && key != NULL)
+    if (err != 0 && had_key)
         uvcci_keys_forged(l, h->step);
     return err;
+}
+
+/* The piece may stand in `out` already. */
+static int open_piece(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
+                      const uint8_t *body, const uint8_t *tag, uint8_t *out) {
+    uvcci_aead *key;
+    if (!piece_key(l, h, &key))
+        return UVCC_ERR_NOMEM;
+    const int err = key == NULL ? UVCC_ERR_AUTH
+                                : uvcci_aead_open(key, h->seq, header, UVCCI_FRAME_BOUND_BYTES,
+                                                  body, uvcci_frame_piece(h), tag, out);
+    return piece_opened(l, h, err, key != NULL);
+}
+
+int uvcci_rx_open_begin(uvcc_link *l) {
+    uvcci_rx_partial *in = l->rx.in;
+    if (!piece_key(l, &in->h, &in->key))
+        return UVCC_ERR_NOMEM;
+    if (in->key != NULL &&
+        !uvcci_aead_open_begin(in->key, &in->part, in->h.seq, in->header, UVCCI_FRAME_BOUND_BYTES))
+        in->key = NULL;
+    return 0;
+}
+
+int uvcci_rx_open_end(uvcc_link *l) {
+    uvcci_rx_partial *in = l->rx.in;
+    if (in->key == NULL)
+        return open_piece(l, &in->h, in->header, in->to, in->tag, in->to);
+    const int err = uvcci_aead_open_end(in->key, &in->part, in->tag);
+    in->key = NULL;
+    if (err != 0)
+        uvcci_wipe(in->to, uvcci_frame_piece(&in->h));
+    return piece_opened(l, &in->h, err, true);
 }
 
 /* The place for a frame, and its bytes in it. */
@@ -106,8 +137,8 @@ static int place_open(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *h
     uvcci_place p;
     if (!uvcci_place_take(l, h, m, &p))
         return UVCC_ERR_NOMEM;
-    int err = uvcci_rx_open_piece(l, h, header, payload, payload + uvcci_frame_piece(h),
-                                  p.msg->data + h->offset);
+    int err =
+        open_piece(l, h, header, payload, payload + uvcci_frame_piece(h), p.msg->data + h->offset);
     if (err != 0) {
         uvcci_place_undo(l, &p);
         return err == UVCC_ERR_NOMEM ? err : UVCC_ERR_FRAME;
@@ -116,8 +147,8 @@ static int place_open(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *h
     return 0;
 }
 
-/* Opens a frame into `plain`, which may be the payload's own memory, and takes its place only
- * then. */
+/* Opens a frame into `plain`, and takes its place only then. No payload: it is the stream's, whose
+ * bytes are in `plain`. */
 static int open_then_place(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
                            const uint8_t *payload, uint8_t *plain) {
     const char *why = NULL;
@@ -125,7 +156,9 @@ static int open_then_place(uvcc_link *l, const uvcc_frame_header *h, const uint8
     uvcci_verdict v = uvcci_judge_message(l, h, m, &why);
     if (v == UVCCI_LATER)
         return UVCC_ERR_FRAME;
-    int err = uvcci_rx_open_piece(l, h, header, payload, payload + uvcci_frame_piece(h), plain);
+    int err = payload == NULL
+                  ? uvcci_rx_open_end(l)
+                  : open_piece(l, h, header, payload, payload + uvcci_frame_piece(h), plain);
     if (err != 0)
         return err == UVCC_ERR_NOMEM ? err : UVCC_ERR_FRAME;
     if (v == UVCCI_TAKE)
@@ -357,10 +390,10 @@ int uvcci_rx_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *heade
                : take_data(l, h, header, payload);
 }
 
-int uvcci_rx_take_gathered(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
-                           uint8_t *payload) {
-    int err = frame_known(l, h, payload);
-    return err != NEW_FRAME ? err : open_then_place(l, h, header, payload, payload);
+int uvcci_rx_take_gathered(uvcc_link *l) {
+    const uvcci_rx_partial *in = l->rx.in;
+    int err = frame_known(l, &in->h, in->to);
+    return err != NEW_FRAME ? err : open_then_place(l, &in->h, in->header, NULL, in->to);
 }
 
 int uvcci_rx_packet(uvcc_link *l, const uint8_t *data, size_t len) {

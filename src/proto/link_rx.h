@@ -15,12 +15,12 @@ int uvcci_rx_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *heade
                   const uint8_t *payload);
 /* An unsealed HELLO from the peer to us; asked where its tag is another session's. */
 bool uvcci_rx_foreign_hello(const uvcc_link *l, const uvcc_frame_header *h);
-/* Opens the sealed piece of a data frame, which may stand in `out` already. */
-int uvcci_rx_open_piece(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
-                        const uint8_t *body, const uint8_t *tag, uint8_t *out);
-/* The same for a sealed data frame of a stream in a buffer of ours, in which it is opened. */
-int uvcci_rx_take_gathered(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
-                           uint8_t *payload);
+/* The sealed piece of a stream's data frame, l->rx.in, is opened where it goes: as it comes, which
+ * begins when its header is here, and ends when it is whole. */
+int uvcci_rx_open_begin(uvcc_link *l);
+int uvcci_rx_open_end(uvcc_link *l);
+/* As uvcci_rx_take(), for that frame where its bytes are in a buffer of ours. */
+int uvcci_rx_take_gathered(uvcc_link *l);
 /* Nothing is being received, and nothing is with the owner. */
 bool uvcci_rx_quiet(const uvcc_link *l);
 void uvcci_rx_trim(uvcc_link *l);

@@ -12,6 +12,9 @@
 /* Payloads up to this are copied next to their headers: one slice for many short frames. */
 #define COPY_MAX_BYTES 128u
 
+/* A sealed stream's transmit is closed at a frame, or when it holds this much. */
+#define SEALED_MIN_BYTES (64u << 10)
+
 bool uvcci_scratch_reserve(uvcc_link *l, size_t cap) {
     uvcci_scratch *s = l->tx.scratch;
     if (s == NULL || s->cap < cap) {
@@ -29,11 +32,16 @@ bool uvcci_scratch_reserve(uvcc_link *l, size_t cap) {
     return true;
 }
 
-void uvcci_scratch_free(uvcc_link *l) {
-    if (l->tx.scratch == NULL)
+static void scratch_free(uvcc_link *l, uvcci_scratch **s) {
+    if (*s == NULL)
         return;
-    uvcci_link_give(l, l->tx.scratch, sizeof *l->tx.scratch + l->tx.scratch->cap, UVCC_MEM_STATE);
-    l->tx.scratch = NULL;
+    uvcci_link_give(l, *s, sizeof **s + (*s)->cap, UVCC_MEM_STATE);
+    *s = NULL;
+}
+
+void uvcci_scratch_free(uvcc_link *l) {
+    scratch_free(l, &l->tx.scratch);
+    scratch_free(l, &l->tx.ahead);
 }
 
 uint8_t *uvcci_scratch_put(uvcci_scratch *s, size_t n) {
@@ -72,7 +80,10 @@ size_t uvcci_scratch_room(const uvcc_link *l) {
         return 0;
     if (l->cfg.datagram)
         return s->total >= l->tx.path.packet ? 0 : l->tx.path.packet - s->total;
-    return s->total >= l->tx.transmit_max ? 0 : SIZE_MAX;
+    uint32_t most = l->tx.transmit_max;
+    if (l->keys != NULL && most > l->cfg.frame_bytes) /* the peer opens one, the next is sealed */
+        most = l->cfg.frame_bytes > SEALED_MIN_BYTES ? l->cfg.frame_bytes : SEALED_MIN_BYTES;
+    return s->total >= most ? 0 : SIZE_MAX;
 }
 
 void uvcci_scratch_advance(uvcci_scratch *s, size_t bytes) {

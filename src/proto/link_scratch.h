@@ -9,6 +9,10 @@
 /* An empty one with room for cap bytes; false without memory. */
 bool uvcci_scratch_reserve(uvcc_link *l, size_t cap);
 void uvcci_scratch_free(uvcc_link *l);
+/* Bytes on offer; NULL has none. */
+static inline size_t uvcci_scratch_left(const uvcci_scratch *s) {
+    return s != NULL ? s->total : 0;
+}
 /* n bytes more, to be written by the caller; there must be room. */
 uint8_t *uvcci_scratch_put(uvcci_scratch *s, size_t n);
 /* A payload: copied if it is short, else a slice, so it must stay where it is. */

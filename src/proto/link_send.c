@@ -12,6 +12,7 @@
 #include "proto/link_path.h"
 #include "proto/link_pool.h"
 #include "proto/link_queue.h"
+#include "proto/link_scratch.h"
 #include "proto/mutant.h"
 
 enum { MSG_NEW = 0, MSG_SENT = 1 };
@@ -151,9 +152,11 @@ void uvcci_send_done(uvcc_link *l, uvcc_link_msg *m) {
     assert(l->tx.undone != 0 && m->state == MSG_SENT && m->frames == 0 && m->cut == m->len);
     l->tx.undone--;
     l->stats.unacked_bytes -= m->len;
-    if (l->tx.scratch != NULL && l->tx.scratch->total != 0) {
-        m->next = l->tx.zombies;
-        l->tx.zombies = m;
+    const bool ahead = uvcci_scratch_left(l->tx.ahead) != 0;
+    if (ahead || uvcci_scratch_left(l->tx.scratch) != 0) {
+        uvcc_link_msg **list = ahead ? &l->tx.zombies_ahead : &l->tx.zombies;
+        m->next = *list;
+        *list = m;
     } else {
         msg_free(l, m);
     }
@@ -165,6 +168,12 @@ void uvcci_zombies_free(uvcc_link *l) {
         l->tx.zombies = m->next;
         msg_free(l, m);
     }
+}
+
+void uvcci_zombies_come(uvcc_link *l) {
+    uvcci_zombies_free(l);
+    l->tx.zombies = l->tx.zombies_ahead;
+    l->tx.zombies_ahead = NULL;
 }
 
 bool uvcci_send_spent(uvcc_link *l, const uvcc_link_msg *m) {

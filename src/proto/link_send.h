@@ -24,6 +24,8 @@ bool uvcci_send_blocked(const uvcc_link *l);
 void uvcci_send_done(uvcc_link *l, uvcc_link_msg *m);
 /* The transmit is over: what was done meanwhile goes back. */
 void uvcci_zombies_free(uvcc_link *l);
+/* The transmit ahead is the one that is out from here on, or gone. */
+void uvcci_zombies_come(uvcc_link *l);
 /* The run has no seq left for a piece of m: the last ones are for STEP, AUDIT and BYE, so that the
  * peer can be told. From then on the link is spent. */
 bool uvcci_send_spent(uvcc_link *l, const uvcc_link_msg *m);

@@ -195,7 +195,9 @@ typedef struct uvcci_tx_side {
     uint32_t transmit_max; /* a stream: it is closed when it holds this much */
     uint64_t transmit_id;
     uvcci_scratch *scratch;
-    uvcc_link_msg *zombies; /* done, but the outstanding transmit may point into them */
+    uvcci_scratch *ahead; /* a stream: the transmit that comes next, sealed while one is out */
+    /* Done, but the outstanding transmit may point into them; or the one ahead. */
+    uvcc_link_msg *zombies, *zombies_ahead;
 } uvcci_tx_side;
 
 /* ---- receiving ---- */
@@ -242,6 +244,8 @@ typedef struct uvcci_rx_partial {
     uint8_t *to;       /* PLACE: into the message; GATHER: a buffer of payload_len bytes */
     uint8_t header[UVCC_FRAME_HEADER_BYTES];
     uint8_t tag[UVCCI_TAG_BYTES];
+    uvcci_aead *key; /* a sealed piece is opened as it comes; NULL: when it is whole */
+    uvcci_gcm_part part;
 } uvcci_rx_partial;
 
 /* The seqs above the cumulative one: two rings of `words` words, bits for (cum, cum + 64 * words].

@@ -8,6 +8,9 @@
  * States of the frame that is not whole: its header is coming (header_got < 64) -> its payload is
  * (PLACE: into its message; GATHER: into a buffer; SKIP: nowhere, only its CRC counts).
  *
+ * A sealed piece is opened as it comes, where its suite can: one pass over memory does for copying,
+ * CRC and opening. What is there before its end is not believed either.
+ *
  * What PLACE and GATHER still miss can be offered to the caller, who then puts bytes there itself:
  * `offered` says how many, and any other input takes the offer back. */
 #include "proto/link_stream.h"
@@ -22,8 +25,8 @@
 #include "proto/link_place.h"
 #include "proto/link_rx.h"
 
-/* Frames that hold a place are copied in tiles, so that the CRC finds its bytes in the first cache.
- */
+/* Frames are copied, or opened, in tiles, so that who reads second finds its bytes in the first
+ * cache. */
 #define TILE_BYTES (8u << 10)
 
 /* A stream's frame up to this is taken at once when all of it is there. */
@@ -39,6 +42,9 @@ static void partial_gather_free(uvcc_link *l) {
     uvcci_rx_partial *in = l->rx.in;
     if (in->mode == MODE_GATHER)
         uvcci_link_give(l, in->to, in->h.payload_len, UVCC_MEM_STATE);
+    if (in->key != NULL)
+        uvcci_wipe(&in->part, sizeof in->part);
+    in->key = NULL;
     in->mode = MODE_SKIP;
     in->header_got = in->offered = 0;
 }
@@ -70,11 +76,21 @@ static bool placeable(const uvcc_frame_header *h, const uvcci_rx_msg *m) {
     return m != NULL || !uvcci_frame_is_sealed(h) || uvcci_frame_piece(h) == h->msg_len;
 }
 
+/* A data frame that has a seal. */
+static bool sealed_data(const uvcc_frame_header *h) {
+    return uvcci_frame_is_sealed(h) && uvcc_frame_kind_class(h->kind) != UVCC_CLASS_CONTROL;
+}
+
+static int opening(uvcc_link *l) {
+    return sealed_data(&l->rx.in->h) ? uvcci_rx_open_begin(l) : 0;
+}
+
 /* The header is here: decides where the payload goes. A stream resends nothing, so a frame for
  * which there is no room breaks it: the peer, who keeps to the credit, sends none. */
 static int partial_begin(uvcc_link *l) {
     uvcci_rx_partial *in = l->rx.in;
     in->got = 0;
+    in->key = NULL;
     in->crc = uvcc_frame_crc(in->header, NULL, 0);
     in->mode = MODE_SKIP;
     uvcci_verdict v = uvcci_judge_session(l, &in->h);
@@ -98,7 +114,7 @@ static int partial_begin(uvcc_link *l) {
             in->msg = p.msg;
             in->created = p.created;
             in->to = p.msg->data + in->h.offset;
-            return 0;
+            return opening(l);
         }
     }
     if (in->h.payload_len == 0)
@@ -107,19 +123,32 @@ static int partial_begin(uvcc_link *l) {
     if (in->to == NULL)
         return UVCC_ERR_NOMEM;
     in->mode = MODE_GATHER;
-    return 0;
+    return opening(l);
 }
 
 /* Bytes of the payload that go to in->to; behind them is the tag of a sealed piece. */
 static size_t partial_body(const uvcci_rx_partial *in) {
-    return in->mode == MODE_PLACE ? uvcci_frame_piece(&in->h) : in->h.payload_len;
+    const bool apart = in->mode == MODE_PLACE || (in->mode == MODE_GATHER && sealed_data(&in->h));
+    return apart ? uvcci_frame_piece(&in->h) : in->h.payload_len;
 }
 
-/* Takes n more bytes of the payload. */
-static void partial_add(uvcc_link *l, const uint8_t *data, size_t n) {
+/* A tile of what goes to in->to, where it may stand already. */
+static void tile_add(uvcci_rx_partial *in, const uint8_t *data, size_t tile) {
+    uint8_t *to = in->to + in->got;
+    if (in->key != NULL)
+        uvcci_aead_open_more(in->key, &in->part, data, tile, to);
+    else if (data != to)
+        memcpy(to, data, tile);
+}
+
+/* Takes n more bytes of the payload. The key of a step that went by is gone, and with it what the
+ * frame could be believed by. */
+static int partial_add(uvcc_link *l, const uint8_t *data, size_t n) {
     uvcci_rx_partial *in = l->rx.in;
     size_t body = partial_body(in);
     assert(n <= in->h.payload_len - in->got);
+    if (in->key != NULL && in->h.step + UINT64_C(1) < l->step)
+        return UVCC_ERR_FRAME;
     while (n != 0) {
         size_t tile = n < TILE_BYTES ? n : TILE_BYTES;
         if (in->got < body && tile > body - in->got)
@@ -128,18 +157,12 @@ static void partial_add(uvcc_link *l, const uint8_t *data, size_t n) {
         if (in->got >= body)
             memcpy(in->tag + (in->got - body), data, tile);
         else if (in->mode != MODE_SKIP)
-            memcpy(in->to + in->got, data, tile);
+            tile_add(in, data, tile);
         in->got += (uint32_t)tile;
         data += tile;
         n -= tile;
     }
-}
-
-/* A sealed data frame stands in a buffer of ours: it can be opened there. */
-static bool gathered_sealed(const uvcc_link *l) {
-    const uvcci_rx_partial *in = l->rx.in;
-    return in->mode == MODE_GATHER && uvcci_frame_is_sealed(&in->h) &&
-           uvcc_frame_kind_class(in->h.kind) != UVCC_CLASS_CONTROL;
+    return 0;
 }
 
 /* The whole frame is here. What was skipped and is wanted now (the step opened meanwhile) is
@@ -155,8 +178,8 @@ static int partial_judge(uvcc_link *l) {
     }
     if (in->mode != MODE_PLACE) {
         const uint8_t *kept = in->mode == MODE_GATHER ? in->to : NULL;
-        int err = gathered_sealed(l) ? uvcci_rx_take_gathered(l, &in->h, in->header, in->to)
-                                     : uvcci_rx_take(l, &in->h, in->header, kept);
+        int err = kept != NULL && sealed_data(&in->h) ? uvcci_rx_take_gathered(l)
+                                                      : uvcci_rx_take(l, &in->h, in->header, kept);
         if (err == 0)
             partial_gather_free(l);
         return err;
@@ -164,7 +187,7 @@ static int partial_judge(uvcc_link *l) {
     if (!uvcci_step_is_open(l, &in->h)) /* the step went on meanwhile */
         return UVCC_ERR_FRAME;
     if (uvcci_frame_is_sealed(&in->h)) {
-        int err = uvcci_rx_open_piece(l, &in->h, in->header, in->to, in->tag, in->to);
+        int err = uvcci_rx_open_end(l);
         if (err != 0)
             return err == UVCC_ERR_NOMEM ? err : UVCC_ERR_FRAME;
     }
@@ -215,6 +238,7 @@ static uvcci_rx_partial *partial_get(uvcc_link *l) {
         return NULL;
     in->header_got = in->offered = 0;
     in->mode = MODE_SKIP;
+    in->key = NULL;
     l->rx.in = in;
     return in;
 }
@@ -251,8 +275,9 @@ static ptrdiff_t feed_part(uvcc_link *l, const uint8_t *data, size_t len) {
     size_t n = in->h.payload_len - in->got;
     if (n > len - taken)
         n = len - taken;
-    partial_add(l, data + taken, n);
-    int err = partial_end(l);
+    int err = partial_add(l, data + taken, n);
+    if (err == 0)
+        err = partial_end(l);
     return err != 0 ? err : (ptrdiff_t)(taken + n);
 }
 
@@ -297,10 +322,10 @@ size_t uvcci_stream_offered(const uvcc_link *l, const uint8_t **at) {
 int uvcci_stream_filled(uvcc_link *l, size_t n) {
     uvcci_rx_partial *in = l->rx.in;
     assert(in != NULL && n != 0 && n <= in->offered);
-    in->crc = uvcci_crc32(in->crc, in->to + in->got, n);
-    in->got += (uint32_t)n;
     in->offered = 0;
-    int err = partial_end(l);
+    int err = partial_add(l, in->to + in->got, n);
+    if (err == 0)
+        err = partial_end(l);
     return err != 0 ? stream_break(l, err) : 0;
 }
 

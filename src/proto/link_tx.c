@@ -4,8 +4,9 @@
  * A frame lives from its first transmission to the cumulative ack (link_flight); its header is
  * written anew for each transmission, its payload and tag are sealed once.
  *
- * Invariants: at most one transmit is outstanding, and nothing that it points to is freed before
- * transmit_done; a control frame goes before data frames. */
+ * Invariants: at most one transmit is outstanding, and one more of a sealed stream is built ahead
+ * of it; nothing that either points to is freed before its transmit_done; a control frame goes
+ * before the data frames of its transmit. */
 #include "proto/link_tx.h"
 
 #include <assert.h>
@@ -466,6 +467,34 @@ static bool pending(const uvcc_link *l) {
     return false;
 }
 
+/* What waits goes out the first time, so that it is of no message that an ACK can end by right. */
+static bool may_seal_ahead(const uvcc_link *l) {
+    return !l->cfg.datagram && l->keys != NULL && l->started && l->tx.resume_at == UVCC_NEVER &&
+           uvcci_scratch_left(l->tx.ahead) == 0 && l->tx.cls[0].lost.first == 0 &&
+           l->tx.cls[1].lost.first == 0 && data_waits(l);
+}
+
+/* The transmit after the one that is out: the peer opens that one meanwhile. */
+static void seal_ahead(uvcc_link *l) {
+    uvcci_scratch *out = l->tx.scratch;
+    l->tx.scratch = l->tx.ahead;
+    const int err = build(l);
+    if (err != 0)
+        l->tx.retry_at = uvcci_later(l->now, RETRY_NS);
+    l->tx.ahead = l->tx.scratch;
+    l->tx.scratch = out;
+}
+
+static void take_ahead(uvcc_link *l) {
+    uvcci_scratch *taken = l->tx.scratch;
+    l->tx.scratch = l->tx.ahead;
+    l->tx.ahead = taken;
+    uvcci_zombies_come(l);
+    l->tx.retry_at = UVCC_NEVER;
+    l->tx.offered_at = l->now;
+    l->tx.offered_bytes = l->tx.scratch->total;
+}
+
 /* A stream's transmit that was taken in part is offered again as it is: what is built anew would be
  * frames in the middle of a frame. Memory that is not there is asked for again after RETRY_NS. */
 int uvcc_link_poll_transmit(uvcc_link *l, uvcc_transmit *out, uint64_t now) {
@@ -474,9 +503,16 @@ int uvcc_link_poll_transmit(uvcc_link *l, uvcc_transmit *out, uint64_t now) {
     uvcci_link_tick(l, now);
     if (l->tx.fatal != 0)
         return l->tx.fatal;
-    if (l->tx.outstanding || (!l->cfg.datagram && !l->stream_up))
+    if (!l->cfg.datagram && !l->stream_up)
         return 0;
-    if (l->tx.scratch == NULL || l->tx.scratch->total == 0) {
+    if (l->tx.outstanding) {
+        if (may_seal_ahead(l))
+            seal_ahead(l);
+        return l->tx.fatal;
+    }
+    if (uvcci_scratch_left(l->tx.scratch) == 0 && uvcci_scratch_left(l->tx.ahead) != 0) {
+        take_ahead(l);
+    } else if (uvcci_scratch_left(l->tx.scratch) == 0) {
         l->tx.retry_at = UVCC_NEVER;
         if (!pending(l)) {
             uvcci_link_cc_idle(l);
@@ -487,7 +523,7 @@ int uvcc_link_poll_transmit(uvcc_link *l, uvcc_transmit *out, uint64_t now) {
             return l->tx.fatal;
         if (err != 0)
             l->tx.retry_at = uvcci_later(l->now, RETRY_NS);
-        if (l->tx.scratch == NULL || l->tx.scratch->total == 0)
+        if (uvcci_scratch_left(l->tx.scratch) == 0)
             return 0;
         l->tx.offered_at = l->now;
         l->tx.offered_bytes = l->tx.scratch->total;
@@ -540,13 +576,20 @@ int uvcc_link_transmit_done(uvcc_link *l, uint64_t id, size_t bytes, uint64_t no
 
 /* ---- streams, time, life ---- */
 
+static void forget_built(uvcc_link *l) {
+    if (l->tx.scratch != NULL)
+        l->tx.scratch->total = 0;
+    if (l->tx.ahead != NULL)
+        l->tx.ahead->total = 0;
+    uvcci_zombies_come(l);
+    uvcci_zombies_free(l);
+}
+
 void uvcci_tx_stream_reset(uvcc_link *l) {
     l->tx.outstanding = false;
     l->tx.transmit_max = TRANSMIT_MIN_BYTES;
     l->tx.resume_at = UVCC_NEVER;
-    if (l->tx.scratch != NULL)
-        l->tx.scratch->total = 0;
-    uvcci_zombies_free(l);
+    forget_built(l);
 }
 
 uint64_t uvcci_tx_timer_deadline(const uvcc_link *l) {
@@ -560,8 +603,11 @@ uint64_t uvcci_tx_poll_deadline(const uvcc_link *l) {
 }
 
 bool uvcci_tx_can_poll(const uvcc_link *l) {
-    return l->tx.fatal == 0 && !l->tx.outstanding &&
-           (l->tx.scratch == NULL || l->tx.scratch->total == 0);
+    return l->tx.fatal == 0 && !l->tx.outstanding && uvcci_scratch_left(l->tx.scratch) == 0;
+}
+
+size_t uvcci_tx_left(const uvcc_link *l) {
+    return uvcci_scratch_left(l->tx.scratch) + uvcci_scratch_left(l->tx.ahead);
 }
 
 void uvcci_tx_init(uvcc_link *l) {
@@ -586,7 +632,7 @@ void uvcci_link_expect(uvcc_link *l, uint64_t tx_messages) {
 
 static void caches_free(uvcc_link *l) {
     uvcci_flight_free(l);
-    if (l->tx.scratch != NULL && l->tx.scratch->total == 0)
+    if (uvcci_tx_left(l) == 0)
         uvcci_scratch_free(l);
     uvcci_pool_trim(l, &l->tx.pool);
 }
@@ -599,15 +645,15 @@ void uvcci_tx_trim(uvcc_link *l) {
 void uvcci_tx_free(uvcc_link *l) {
     uvcci_send_free_all(l);
     l->tx.outstanding = false;
-    if (l->tx.scratch != NULL)
-        l->tx.scratch->total = 0;
+    l->tx.zombies = l->tx.zombies_ahead = NULL; /* went with all messages */
+    forget_built(l);
     caches_free(l);
 }
 
 uint64_t uvcci_tx_bound(const uvcc_link *l) {
     uint64_t limit = l->cfg.tx_online_bytes + l->cfg.tx_keys_bytes;
     return uvcci_pool_bound(limit / UVCCI_MSG_OVERHEAD_BYTES) + uvcci_flight_bound(l) +
-           2 * sizeof(uvcci_scratch) + SCRATCH_BYTES + 2 * UVCCI_PACKET_MAX_BYTES;
+           2 * (sizeof(uvcci_scratch) + SCRATCH_BYTES) + 2 * UVCCI_PACKET_MAX_BYTES;
 }
 
 void uvcci_tx_digest(const uvcc_link *l, uvcci_sha256 *h) {

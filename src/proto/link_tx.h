@@ -15,6 +15,8 @@ uint64_t uvcci_tx_timer_deadline(const uvcc_link *l);
 /* When a poll has, beside an ACK, if it can: no transmit is out, nor a rest of one. */
 uint64_t uvcci_tx_poll_deadline(const uvcc_link *l);
 bool uvcci_tx_can_poll(const uvcc_link *l);
+/* Bytes of transmits that were built and not taken. */
+size_t uvcci_tx_left(const uvcc_link *l);
 /* Gives caches back; nothing may be in flight. */
 void uvcci_tx_trim(uvcc_link *l);
 uint64_t uvcci_tx_bound(const uvcc_link *l);

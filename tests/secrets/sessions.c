@@ -52,6 +52,12 @@ WRAP(int, uvcci_aead_open, uvcci_aead *a, uint64_t seq, const void *ad, size_t a
     return rc;
 }
 
+WRAP(void, uvcci_aead_open_more, uvcci_aead *a, uvcci_gcm_part *part, const void *in, size_t len,
+     void *out) {
+    __real_uvcci_aead_open_more(a, part, in, len, out);
+    publish(out, len);
+}
+
 /* Control frames acknowledge and say who is there; they hold nothing secret. */
 WRAP(int, uvcci_xaead_open, const uint8_t key[32], const uint8_t nonce[24], const void *ad,
      size_t ad_len, const void *in, size_t len, void *out) {

@@ -325,6 +325,47 @@ static void libraries_agree(void **state) {
     free(plain);
 }
 
+/* A piece that comes in parts, apart or in place, is opened as a whole one is; a suite that cannot
+ * says so. Between the parts frames are sealed under the same key, and what is begun anew forgets
+ * what was. */
+static void opened_in_parts(void **state) {
+    (void)state;
+    enum { MOST = 3000 };
+    static uint8_t plain[MOST], sealed[MOST], out[MOST];
+    uint64_t seed = 8;
+    uint8_t key[32], ad[52], tag[16], other[16], tag2[16];
+    test_rand_bytes(&seed, key, sizeof key);
+    test_rand_bytes(&seed, ad, sizeof ad);
+    test_rand_bytes(&seed, plain, sizeof plain);
+    for (size_t s = 0; s < sealer_count(); s++) {
+        uvcci_aead a;
+        uvcci_gcm_part part;
+        assert_int_equal(begin(&a, s, key), 0);
+        assert_int_equal(uvcci_aead_open_begin(&a, &part, 1, ad, sizeof ad), s != 0);
+        for (uint64_t i = 0; s != 0 && i < 600; i++) {
+            const size_t n = i < 40 ? i : test_rand(&seed) % MOST;
+            const bool forged = i % 5 == 4, in_place = i % 3 == 2;
+            assert_int_equal(uvcci_aead_seal(&a, i, ad, 52, plain, n, sealed, tag), 0);
+            tag[i % 16] ^= forged;
+            if (i % 7 == 6) { /* a frame that never became whole */
+                assert_true(uvcci_aead_open_begin(&a, &part, i + 1, ad, 52));
+                uvcci_aead_open_more(&a, &part, sealed, n / 2, out);
+            }
+            assert_true(uvcci_aead_open_begin(&a, &part, i, ad, 52));
+            memcpy(out, sealed, n);
+            for (size_t at = 0, more; at < n; at += more) {
+                more = test_rand(&seed) % (i % 2 != 0 ? 40 : 2000);
+                more = more < n - at ? more : n - at;
+                uvcci_aead_open_more(&a, &part, (in_place ? out : sealed) + at, more, out + at);
+                assert_int_equal(uvcci_aead_seal(&a, i, ad, 52, plain, 5, other, tag2), 0);
+            }
+            assert_int_equal(uvcci_aead_open_end(&a, &part, tag), forged ? UVCC_ERR_AUTH : 0);
+            assert_memory_equal(out, plain, n);
+        }
+        uvcci_aead_free(&a);
+    }
+}
+
 static void expect_forged(uvcci_aead *a, uint64_t seq, const uint8_t *ad, size_t ad_len,
                           const uint8_t *in, size_t len, const uint8_t tag[16]) {
     uint8_t out[64];
@@ -590,6 +631,7 @@ int main(void) {
         cmocka_unit_test(sealed_frames),
         cmocka_unit_test(sealing_every_length_in_place),
         cmocka_unit_test(libraries_agree),
+        cmocka_unit_test(opened_in_parts),
         cmocka_unit_test(forgeries),
         cmocka_unit_test(sealing_misuse),
         cmocka_unit_test(xchacha_vector),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes of a stream read straight into place (uvcc_link_rx_buffer) do what they would have done if
  * they had been fed. That streams may be cut anywhere is in test_link.c. */
+#include "proto/frame.h"
+#include "proto/link_acked.h"
 #include "support.h"
 
 #include <uvcc/link.h>
@@ -272,6 +274,42 @@ static void as_if_fed(void **state) {
     assert_true(t.stepped > 50 && t.reopened > 100);
 }
 
+/* The byte at which the k-th data frame of a recorded stream begins. */
+static size_t data_frame_at(const uint8_t *stream, unsigned k) {
+    size_t at = 0;
+    for (;; at += UVCC_FRAME_HEADER_BYTES + uvcci_frame_payload_len(stream + at)) {
+        uvcc_frame_header h;
+        assert_int_equal(uvcc_frame_decode_header(stream + at, &h, NULL), 0);
+        if (uvcc_frame_kind_class(h.kind) != UVCC_CLASS_CONTROL && k-- == 0)
+            return at;
+    }
+}
+
+/* A sealed piece goes to its place before its tag is known, opened or not: if the tag is wrong,
+ * nothing of it stays there. */
+static void forged_pieces_are_wiped(void **state) {
+    (void)state;
+    static uint8_t stream[16384];
+    for (uint8_t suite = 1; suite < 3; suite++) {
+        const size_t len = record(stream, sizeof stream, suite);
+        size_t at = data_frame_at(stream, 2), n; /* the second one of 700 bytes */
+        const uint32_t body = uvcci_frame_payload_len(stream + at);
+        fix f;
+        uint8_t *to, *tag = stream + at + UVCC_FRAME_HEADER_BYTES + body - 16;
+        tag[3] ^= 1;
+        uvcci_frame_put_crc(stream + at, uvcc_frame_crc(stream + at, tag + 16 - body, body));
+        begin(&f, suite);
+        at += UVCC_FRAME_HEADER_BYTES;
+        assert_int_equal(feed(&f, stream, at), 0);
+        assert_int_equal(uvcc_link_rx_buffer(f.l, &to, &n), 1);
+        assert_int_equal(n, body - 16);
+        assert_int_equal(feed(&f, stream + at, len - at), UVCC_ERR_STREAM_BROKEN);
+        for (size_t i = 0; i < n; i++)
+            assert_int_equal(to[i], 0);
+        end(&f);
+    }
+}
+
 /* A receiver whose memory is refused says so, or it needed none: nothing of a stream is lost
  * unsaid, whatever of a frame that is not whole it was for. */
 static void refused_memory_is_told(void **state) {
@@ -388,6 +426,122 @@ static void transmits_of_a_fast_stream(void **state) {
     }
 }
 
+/* ---- sealed ahead ---- */
+
+enum { AHEAD_FRAME = 64 << 10, AHEAD_MESSAGE = 300 << 10 };
+
+/* Two sealed links, one with a message of five frames to send, which may begin. */
+static void begin_ahead(fix *f, fix *peer, uint8_t suite) {
+    uvcc_link_msg *m;
+    uint8_t first[512];
+    const uint32_t ids[UVCC_MSG_MAX_CHUNKS] = {1};
+    a_link_of(f, ME, false, suite, AHEAD_FRAME);
+    a_link_of(peer, PEER, false, suite, AHEAD_FRAME);
+    assert_int_equal(feed(peer, first, sent(f, first, sizeof first)), 0);
+    assert_int_equal(feed(f, first, sent(peer, first, sizeof first)), 0);
+    assert_int_equal(uvcc_link_msg_new(f->l, UVCC_FRAME_OPEN_BATCH, AHEAD_MESSAGE, &m), 0);
+    for (size_t i = 0; i < AHEAD_MESSAGE; i++)
+        uvcc_link_msg_data(m)[i] = (uint8_t)(i * 7 >> 3);
+    assert_int_equal(uvcc_link_send(f->l, m, STEP, 1, ids, 1, f->now), 0);
+}
+
+static uint64_t frames_sent(const fix *f) {
+    return stats(f).frames_tx;
+}
+
+static void to_peer(fix *peer, const uvcc_transmit *t) {
+    for (uint32_t i = 0; i < t->slice_count; i++)
+        assert_int_equal(feed(peer, t->slices[i].data, t->slices[i].len), 0);
+}
+
+static void message_is_there(fix *peer) {
+    uvcc_link_rx rx;
+    assert_int_equal(uvcc_link_poll_message(peer->l, &rx), 1);
+    assert_int_equal(rx.len, AHEAD_MESSAGE);
+    for (size_t i = 0; i < AHEAD_MESSAGE; i++)
+        assert_int_equal(rx.data[i], (uint8_t)(i * 7 >> 3));
+    assert_int_equal(uvcc_link_accept(peer->l, rx.token, peer->now), 0);
+    assert_int_equal(uvcc_link_release(peer->l, rx.token, peer->now), 0);
+}
+
+/* A poll while a transmit is out seals the next one, once; it is what comes when that is done. Not
+ * on a link without keys, which has nothing to do for it. */
+static void next_is_sealed_ahead(void **state) {
+    (void)state;
+    for (uint8_t suite = 0; suite < 3; suite++) {
+        fix f, peer;
+        uvcc_transmit t, none;
+        begin_ahead(&f, &peer, suite);
+        unsigned transmits = 0;
+        while (uvcc_link_poll_transmit(f.l, &t, f.now) == 1) {
+            const uint64_t before = frames_sent(&f);
+            assert_int_equal(uvcc_link_poll_transmit(f.l, &none, f.now), 0);
+            const uint64_t ahead = frames_sent(&f);
+            assert_int_equal(ahead - before, suite != 0 && transmits < 4);
+            assert_int_equal(uvcc_link_poll_transmit(f.l, &none, f.now), 0);
+            to_peer(&peer, &t);
+            assert_int_equal(uvcc_link_transmit_done(f.l, t.id, t.total, f.now), 0);
+            assert_int_equal(frames_sent(&f), ahead);
+            assert_true(ahead == before || stats(&f).ack_due); /* an ACK may be in it */
+            transmits++;
+        }
+        assert_int_equal(transmits, suite != 0 ? 5 : 2);
+        message_is_there(&peer);
+        end(&f);
+        end(&peer);
+    }
+}
+
+/* A stream that ends takes the transmit ahead with it; its frames go over the next one. */
+static void streams_end_with_what_is_ahead(void **state) {
+    (void)state;
+    for (unsigned done = 0; done < 2; done++) {
+        fix f, peer;
+        uvcc_transmit t;
+        static uint8_t bytes[2 * AHEAD_MESSAGE];
+        begin_ahead(&f, &peer, 2);
+        assert_int_equal(uvcc_link_poll_transmit(f.l, &t, f.now), 1);
+        assert_int_equal(uvcc_link_poll_transmit(f.l, &t, f.now), 0);
+        if (done != 0)
+            assert_int_equal(uvcc_link_transmit_done(f.l, t.id, t.total, f.now), 0);
+        uvcc_link_stream_closed(f.l, f.now);
+        assert_int_equal(uvcc_link_poll_transmit(f.l, &t, f.now), 0);
+        uvcc_link_stream_opened(f.l, f.now);
+        assert_true(sent(&f, bytes, sizeof bytes) < 512); /* it waits for the peer's ACK */
+        hear_peer(&f, &peer);
+        assert_int_equal(feed(&peer, bytes, sent(&f, bytes, sizeof bytes)), 0);
+        message_is_there(&peer);
+        end(&f);
+        end(&peer);
+    }
+}
+
+/* A peer that acknowledges what never went out ends a message, but not its memory while the
+ * transmits that are out, or ahead, point into it. */
+static void acks_of_what_is_ahead(void **state) {
+    (void)state;
+    fix f, peer;
+    uvcc_transmit t, next;
+    begin_ahead(&f, &peer, 2);
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(uvcc_link_poll_transmit(f.l, &t, f.now), 1);
+        assert_int_equal(uvcc_link_poll_transmit(f.l, &next, f.now), 0); /* the last one at last */
+        if (i != 3)
+            assert_int_equal(uvcc_link_transmit_done(f.l, t.id, t.total, f.now), 0);
+    }
+    uvcci_tx_cum(f.l, f.l->tx.next - 1);
+    assert_int_equal(stats(&f).unacked_messages, 0);
+    const size_t held = f.mem.live_bytes;
+    assert_int_equal(uvcc_link_transmit_done(f.l, t.id, t.total, f.now), 0);
+    assert_int_equal(uvcc_link_poll_transmit(f.l, &t, f.now), 1);
+    assert_true(f.mem.live_bytes == held && t.total > 1000);
+    assert_int_equal(uvcc_link_transmit_done(f.l, t.id, t.total, f.now), 0);
+    assert_int_equal(uvcc_link_poll_transmit(f.l, &t, f.now), 0);
+    assert_true(f.l->tx.pool.live == 0 && f.l->data_bytes == 0);
+    end(&f);
+    end(&peer);
+}
+
 int main(void) {
     uint64_t seed = 42;
     test_rand_bytes(&seed, content, sizeof content);
@@ -395,6 +549,10 @@ int main(void) {
         cmocka_unit_test(transmits_of_a_fast_stream),
         cmocka_unit_test(every_split),
         cmocka_unit_test(as_if_fed),
+        cmocka_unit_test(forged_pieces_are_wiped),
+        cmocka_unit_test(next_is_sealed_ahead),
+        cmocka_unit_test(streams_end_with_what_is_ahead),
+        cmocka_unit_test(acks_of_what_is_ahead),
         cmocka_unit_test(refused_memory_is_told),
         cmocka_unit_test(no_place),
     };

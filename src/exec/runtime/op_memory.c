@@ -88,7 +88,7 @@ static void add_hashes(uint64_t hashes, sum *s) {
     add(s, hashes, hashes * sizeof(uvcci_pending_leaf));
 }
 
-static uint64_t turn_bytes(const uvcci_plan *p, unsigned turn) {
+uint64_t uvcci_turn_memory(const uvcci_plan *p, unsigned turn) {
     const uint64_t tasks = uvcci_plan_turn_tasks(p, turn);
     const uint64_t with_blocks = tasks - p->tasks_max + BLOCK_TASKS;
     const uint64_t longest = longest_of(p);
@@ -109,12 +109,12 @@ static uint64_t turn_bytes(const uvcci_plan *p, unsigned turn) {
     return bound(&s);
 }
 
-uint64_t uvcci_turn_memory(const uvcci_plan *p) {
+uint64_t uvcci_turns_memory(const uvcci_plan *p) {
     uint64_t most = 0;
     for (unsigned turn = 0; turn <= UINT8_MAX; turn++) {
         if (turn > p->turns && turn < UVCCI_TURN_NONE)
             continue;
-        const uint64_t bytes = turn_bytes(p, turn);
+        const uint64_t bytes = uvcci_turn_memory(p, turn);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -130,7 +130,7 @@ uint64_t uvcci_lasting_memory(const uvcci_plan *p) {
 }
 
 uint64_t uvcci_op_memory(const uvcci_plan *p) {
-    return uvcci_lasting_memory(p) + uvcci_turn_memory(p);
+    return uvcci_lasting_memory(p) + uvcci_turns_memory(p);
 }
 
 uint64_t uvcci_deal_memory(const uvcci_plan *p) {

@@ -65,7 +65,8 @@ static void free_scratch(uvcc_session *s, uvcci_instance *r) {
 
 /* What the present turn took goes. */
 static void reset_turn(uvcci_instance *r) {
-    assert(uvcci_bump_bytes(&r->turn_bump) <= uvcci_turn_memory(r->plan));
+    assert(uvcci_bump_bytes(&r->turn_bump) == 0 ||
+           uvcci_bump_bytes(&r->turn_bump) <= uvcci_turn_memory(r->plan, r->turn));
     r->out = NULL;
     r->tasks = NULL;
     uvcci_bump_reset(&r->turn_bump);
