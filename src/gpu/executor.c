@@ -132,6 +132,20 @@ static void *memory_take(void *user, size_t bytes, uvcc_mem_class cls) {
     return p;
 }
 
+/* Takes pinned memory that the launcher has wiped before it is anybody's again. */
+static bool hand_over(uvcc_gpu *x, void *p, size_t bytes) {
+    if (bytes < UVCCI_GPU_SWEEP_LEAST)
+        return false;
+    (void)pthread_mutex_lock(&x->lock);
+    const bool room = atomic_load(&x->sweep_count) < UVCCI_GPU_WIPES;
+    if (room) {
+        x->sweep[atomic_fetch_add(&x->sweep_count, 1)] = (uvcci_gpu_wipe){p, bytes};
+        (void)pthread_cond_signal(&x->work);
+    }
+    (void)pthread_mutex_unlock(&x->lock);
+    return room;
+}
+
 /* As the host's allocator does: TENSOR and WIRE memory is wiped. A lost device may still write to
  * what it had, so that is nobody's any more. */
 static void memory_give(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
@@ -141,6 +155,8 @@ static void memory_give(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
         return;
     }
     if (p == NULL || atomic_load(&x->lost))
+        return;
+    if (cls == UVCC_MEM_WIRE && hand_over(x, p, bytes))
         return;
     if (cls == UVCC_MEM_WIRE)
         memset(p, 0, bytes);
@@ -246,12 +262,21 @@ static void own_give(const uvcc_gpu *x, void *p, size_t bytes) {
         x->cfg.alloc.free(x->cfg.alloc.user, p, bytes, UVCC_MEM_STATE);
 }
 
+/* What a lost device left unwiped. */
+static void wipe_pinned(uvcc_gpu *x) {
+    for (uint32_t i = 0; i < atomic_load(&x->sweep_count); i++)
+        memset(x->sweep[i].at, 0, x->sweep[i].bytes);
+    for (uint32_t i = 0; i < x->sweeping_count; i++)
+        memset(x->sweeping[i].at, 0, x->sweeping[i].bytes);
+}
+
 /* What open_device() and new have made; a lost device keeps what is its own. */
 static void close_all(uvcc_gpu *x) {
     const bool give_back = !atomic_load(&x->lost);
     x->closing = true;
     if (give_back)
         (void)cudaSetDevice(x->ordinal);
+    wipe_pinned(x);
     for (uint32_t i = 0; i < x->cfg.streams; i++)
         if (x->lane[i].home != NULL)
             uvcci_lane_close(&x->lane[i], give_back);
@@ -259,10 +284,13 @@ static void close_all(uvcc_gpu *x) {
         (void)cudaEventDestroy(x->wiped);
     if (x->wiper != NULL && give_back)
         (void)cudaStreamDestroy(x->wiper);
+    if (x->sweeper != NULL && give_back)
+        (void)cudaStreamDestroy(x->sweeper);
     if (x->marks != NULL && give_back)
         (void)cudaFreeHost(x->marks);
     uvcci_gpu_pool_close(&x->home.device, give_back);
     uvcci_gpu_pool_close(&x->home.pinned, give_back);
+    uvcc_cpu_free(x->home.cpu);
     own_give(x, x->todo, x->cfg.queue_jobs * sizeof *x->todo);
     own_give(x, x->done, x->cfg.queue_jobs * sizeof *x->done);
     own_give(x, x->cookies, x->cfg.queue_jobs * sizeof *x->cookies);
@@ -297,6 +325,7 @@ static int open_device(uvcc_gpu *x) {
         cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, x->ordinal) != cudaSuccess ||
         uvcci_gpu_prepare_vec() != cudaSuccess || uvcci_gpu_prepare_forms() != cudaSuccess ||
         cudaStreamCreateWithFlags(&x->wiper, cudaStreamNonBlocking) != cudaSuccess ||
+        cudaStreamCreateWithFlags(&x->sweeper, cudaStreamNonBlocking) != cudaSuccess ||
         cudaEventCreateWithFlags(&x->wiped, cudaEventDisableTiming) != cudaSuccess ||
         cudaHostAlloc((void **)&x->marks, UVCCI_GPU_STREAMS_MOST * MARK_BYTES,
                       cudaHostAllocMapped) != cudaSuccess)
@@ -368,6 +397,9 @@ int uvcc_gpu_new(uvcc_gpu **out, const uvcc_gpu_config *from) {
     x->done = own_take(x, cfg.queue_jobs * sizeof *x->done);
     x->cookies = own_take(x, cfg.queue_jobs * sizeof *x->cookies);
     e = x->todo == NULL || x->done == NULL || x->cookies == NULL ? UVCC_ERR_NOMEM : open_device(x);
+    const uvcc_cpu_config cpu = {.size = sizeof cpu, .alloc = cfg.alloc, .queue_jobs = 1};
+    if (e == 0)
+        e = uvcc_cpu_new(&x->home.cpu, &cpu);
     if (e == 0)
         e = start_threads(x);
     if (e != 0)

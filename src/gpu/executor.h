@@ -18,17 +18,16 @@
 #include <uvcc/gpu.h>
 
 #include "gpu/lane.h"
+#include "gpu/launch.h"
 
-enum { UVCCI_GPU_STREAMS_MOST = 16, UVCCI_GPU_WIPES = 1024 };
+enum {
+    UVCCI_GPU_STREAMS_MOST = 16,
+    UVCCI_GPU_WIPES = 1024,
+    UVCCI_GPU_SWEEP_LEAST = 16 << 10 /* who gives back less pinned memory wipes it himself */
+};
 
 /* Threads look again and again for that long after something happened, then sleep. */
 #define UVCCI_GPU_SPIN_NS ((uint64_t)200000)
-
-/* Memory of the device that came back: zeroed before the next job is launched. */
-typedef struct uvcci_gpu_wipe {
-    void *at;
-    size_t bytes;
-} uvcci_gpu_wipe;
 
 /* A thread that wants a pool to grow. */
 typedef enum uvcci_gpu_growing {
@@ -54,11 +53,17 @@ struct uvcc_gpu {
     uvcc_completion *done;            /* by arrival */
     uint64_t *cookies;                /* of all that is pending */
     uint32_t pending;
-    uvcci_gpu_wipe wipe[UVCCI_GPU_WIPES];
+    uvcci_gpu_wipe wipe[UVCCI_GPU_WIPES]; /* of the device: before the next job is launched */
+    /* Pinned memory that came back is wiped by the device, at the speed of the bus, and nobody's
+     * until then: what waits for that, and what is on the stream, which is the launcher's. */
+    cudaStream_t sweeper;
+    uvcci_gpu_wipe sweep[UVCCI_GPU_WIPES], sweeping[UVCCI_GPU_WIPES];
+    uint32_t sweeping_count;
+    uint64_t sweeping_since;
     uvcci_gpu_pool *grow_pool;
     size_t grow_bytes;
     /* Changed under the lock, and looked at without it too. */
-    _Atomic uint32_t todo_count, done_count, wipe_count;
+    _Atomic uint32_t todo_count, done_count, wipe_count, sweep_count;
     _Atomic uint32_t busy; /* lanes that are not free */
     _Atomic int grow;      /* uvcci_gpu_growing */
     _Atomic bool stop, lost;

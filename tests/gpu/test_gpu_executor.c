@@ -6,6 +6,7 @@
 #include "fake/fake_cuda.h"
 
 #include "card_job.h"
+#include "hashes.h"
 #include "in_place.h"
 #include "vector_test.h"
 
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 #define SHORT_NS ((uint64_t)30000000) /* a deadline that passes */
+
+enum { MESSAGES = 8, MESSAGE = 8 << 20 }; /* as many as one chunk of a pool */
 
 static uvcc_gpu *open_with(uint64_t deadline_ns) {
     uvcc_gpu_config cfg = card_config();
@@ -36,6 +39,7 @@ static void golden_vectors(void **state) {
     vector_test_golden(&v);
     vector_test_random(&v, 9);
     in_place_maps(&v);
+    hashes_anywhere(&v);
     uvcc_gpu_free(x);
     assert_int_equal(fake_device_bytes() + fake_pinned_bytes(), 0);
 }
@@ -300,6 +304,51 @@ static void memory_that_is_not_wiped(void **state) {
     fake_block(FAKE_NONE);
 }
 
+/* What fills the budget comes back, and is zero. */
+static void messages_are_zero_when_they_come_back(void **state) {
+    static const uint8_t zero[MESSAGE] = {0};
+    uvcc_gpu_config cfg = card_config();
+    uint8_t *p[MESSAGES];
+    (void)state;
+    cfg.pinned_bytes = MESSAGES * (uint64_t)MESSAGE;
+    uvcc_gpu *x = card_open(&cfg);
+    const uvcc_allocator al = uvcc_gpu_allocator(x);
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < MESSAGES; i++) {
+            p[i] = al.alloc(al.user, MESSAGE - i, UVCC_MEM_WIRE);
+            assert_non_null(p[i]);
+            assert_true(round == 0 || memcmp(p[i], zero, MESSAGE - MESSAGES) == 0);
+            memset(p[i], 7, MESSAGE - i);
+        }
+        for (unsigned i = 0; i < MESSAGES; i++)
+            al.free(al.user, p[i], MESSAGE - i, UVCC_MEM_WIRE);
+    }
+    uvcc_gpu_free(x);
+}
+
+/* Nobody gets memory that the device was to wipe and did not; in the end the CPU wipes it. */
+static void messages_that_are_not_wiped(void **state) {
+    static const uint8_t zero[MESSAGE] = {0};
+    uvcc_gpu_config cfg = card_config();
+    (void)state;
+    cfg.pinned_bytes = MESSAGES * (uint64_t)MESSAGE;
+    cfg.deadline_ns = SHORT_NS;
+    uvcc_gpu *x = card_open(&cfg);
+    const uvcc_allocator al = uvcc_gpu_allocator(x);
+    uint8_t *p[MESSAGES];
+    for (unsigned i = 0; i < MESSAGES; i++) {
+        p[i] = al.alloc(al.user, MESSAGE, UVCC_MEM_WIRE);
+        assert_non_null(p[i]);
+        memset(p[i], 7, MESSAGE);
+    }
+    fake_hang(true);
+    al.free(al.user, p[0], MESSAGE, UVCC_MEM_WIRE);
+    assert_null(al.alloc(al.user, MESSAGE, UVCC_MEM_WIRE));
+    uvcc_gpu_free(x);
+    assert_memory_equal(p[0], zero, MESSAGE);
+    fake_hang(false);
+}
+
 /* ---- sessions ---- */
 
 /* A completion of another session does not end the wait for one's own. */
@@ -355,6 +404,8 @@ int main(void) {
         cmocka_unit_test(memory_of_a_device_is_refused),
         cmocka_unit_test(items_of_a_copy_keep_their_order),
         cmocka_unit_test(tensors_are_zero_when_they_come_back),
+        cmocka_unit_test(messages_are_zero_when_they_come_back),
+        cmocka_unit_test(messages_that_are_not_wiped),
         cmocka_unit_test(kernels_that_never_end),
         cmocka_unit_test(calls_that_do_not_return),
         cmocka_unit_test(memory_that_does_not_come),

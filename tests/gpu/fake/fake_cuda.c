@@ -340,11 +340,11 @@ cudaError_t uvcci_gpu_run_bits(const bits_task *t, unsigned sms, cudaStream_t s)
     return e;
 }
 
-cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint64_t chunks,
-                               uint8_t *digests, cudaStream_t s) {
+cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint32_t ends,
+                               uint64_t chunks, const digest_places *to, cudaStream_t s) {
     cudaError_t e = cudaSuccess;
     if (runs(s, &e))
-        host_kernels_hash(items, count, chunks, digests);
+        host_kernels_hash(items, count, ends, chunks, to);
     return e;
 }
 
@@ -360,6 +360,15 @@ cudaError_t uvcci_gpu_run_bytes(const uvcc_copy_item *items, uint32_t count, siz
     (void)pthread_mutex_unlock(&fake.lock);
     for (uint32_t i = count; i-- != 0;)
         host_kernels_bytes(&items[i], 1, wipe);
+    return e;
+}
+
+cudaError_t uvcci_gpu_run_wipes(const uvcci_gpu_wipe *of, uint32_t count, cudaStream_t s) {
+    cudaError_t e = enter(FAKE_MEMSET);
+    if (e != cudaSuccess || !runs(s, &e))
+        return e;
+    for (uint32_t i = 0; i < count; i++)
+        memset(of[i].at, 0, of[i].bytes);
     return e;
 }
 
