@@ -132,15 +132,15 @@ static void *memory_take(void *user, size_t bytes, uvcc_mem_class cls) {
     return p;
 }
 
-/* Takes pinned memory that the launcher has wiped before it is anybody's again. */
+/* Has the sweeper wipe pinned memory before it is anybody's again. */
 static bool hand_over(uvcc_gpu *x, void *p, size_t bytes) {
     if (bytes < UVCCI_GPU_SWEEP_LEAST)
         return false;
     (void)pthread_mutex_lock(&x->lock);
-    const bool room = atomic_load(&x->sweep_count) < UVCCI_GPU_WIPES;
+    const bool room = atomic_load(&x->sweep_count) < UVCCI_GPU_WIPES && !atomic_load(&x->lost);
     if (room) {
         x->sweep[atomic_fetch_add(&x->sweep_count, 1)] = (uvcci_gpu_wipe){p, bytes};
-        (void)pthread_cond_signal(&x->work);
+        (void)pthread_cond_signal(&x->dirt);
     }
     (void)pthread_mutex_unlock(&x->lock);
     return room;
@@ -154,12 +154,12 @@ static void memory_give(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
         x->cfg.alloc.free(x->cfg.alloc.user, p, bytes, cls);
         return;
     }
-    if (p == NULL || atomic_load(&x->lost))
-        return;
-    if (cls == UVCC_MEM_WIRE && hand_over(x, p, bytes))
+    if (p == NULL || (cls == UVCC_MEM_WIRE && hand_over(x, p, bytes)))
         return;
     if (cls == UVCC_MEM_WIRE)
         memset(p, 0, bytes);
+    if (atomic_load(&x->lost))
+        return;
     if (cls == UVCC_MEM_TENSOR && bytes != 0) {
         (void)pthread_mutex_lock(&x->lock);
         while (atomic_load(&x->wipe_count) == UVCCI_GPU_WIPES && !atomic_load(&x->lost))
@@ -262,21 +262,12 @@ static void own_give(const uvcc_gpu *x, void *p, size_t bytes) {
         x->cfg.alloc.free(x->cfg.alloc.user, p, bytes, UVCC_MEM_STATE);
 }
 
-/* What a lost device left unwiped. */
-static void wipe_pinned(uvcc_gpu *x) {
-    for (uint32_t i = 0; i < atomic_load(&x->sweep_count); i++)
-        memset(x->sweep[i].at, 0, x->sweep[i].bytes);
-    for (uint32_t i = 0; i < x->sweeping_count; i++)
-        memset(x->sweeping[i].at, 0, x->sweeping[i].bytes);
-}
-
 /* What open_device() and new have made; a lost device keeps what is its own. */
 static void close_all(uvcc_gpu *x) {
     const bool give_back = !atomic_load(&x->lost);
     x->closing = true;
     if (give_back)
         (void)cudaSetDevice(x->ordinal);
-    wipe_pinned(x);
     for (uint32_t i = 0; i < x->cfg.streams; i++)
         if (x->lane[i].home != NULL)
             uvcci_lane_close(&x->lane[i], give_back);
@@ -284,8 +275,6 @@ static void close_all(uvcc_gpu *x) {
         (void)cudaEventDestroy(x->wiped);
     if (x->wiper != NULL && give_back)
         (void)cudaStreamDestroy(x->wiper);
-    if (x->sweeper != NULL && give_back)
-        (void)cudaStreamDestroy(x->sweeper);
     if (x->marks != NULL && give_back)
         (void)cudaFreeHost(x->marks);
     uvcci_gpu_pool_close(&x->home.device, give_back);
@@ -298,6 +287,7 @@ static void close_all(uvcc_gpu *x) {
     (void)pthread_mutex_destroy(&x->hooks);
     (void)pthread_cond_destroy(&x->work);
     (void)pthread_cond_destroy(&x->watch);
+    (void)pthread_cond_destroy(&x->dirt);
     (void)pthread_cond_destroy(&x->news);
     const uvcc_gpu_config cfg = x->cfg;
     cfg.alloc.free(cfg.alloc.user, x, sizeof *x, UVCC_MEM_STATE);
@@ -325,7 +315,6 @@ static int open_device(uvcc_gpu *x) {
         cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, x->ordinal) != cudaSuccess ||
         uvcci_gpu_prepare_vec() != cudaSuccess || uvcci_gpu_prepare_forms() != cudaSuccess ||
         cudaStreamCreateWithFlags(&x->wiper, cudaStreamNonBlocking) != cudaSuccess ||
-        cudaStreamCreateWithFlags(&x->sweeper, cudaStreamNonBlocking) != cudaSuccess ||
         cudaEventCreateWithFlags(&x->wiped, cudaEventDisableTiming) != cudaSuccess ||
         cudaHostAlloc((void **)&x->marks, UVCCI_GPU_STREAMS_MOST * MARK_BYTES,
                       cudaHostAllocMapped) != cudaSuccess)
@@ -341,10 +330,10 @@ static int open_device(uvcc_gpu *x) {
 
 static void open_locks(uvcc_gpu *x) {
     pthread_condattr_t a;
-    pthread_cond_t *all[] = {&x->work, &x->watch, &x->news};
+    pthread_cond_t *all[] = {&x->work, &x->watch, &x->dirt, &x->news};
     (void)pthread_condattr_init(&a);
     (void)pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-    for (unsigned i = 0; i < 3; i++)
+    for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
         (void)pthread_cond_init(all[i], &a);
     (void)pthread_condattr_destroy(&a);
     (void)pthread_mutex_init(&x->lock, NULL);
@@ -359,13 +348,25 @@ static void signal_all(uvcc_gpu *x) {
     (void)pthread_mutex_unlock(&x->lock);
 }
 
+/* All that came back is wiped. */
+static void end_sweeper(uvcc_gpu *x) {
+    (void)pthread_mutex_lock(&x->lock);
+    x->swept = true;
+    (void)pthread_cond_signal(&x->dirt);
+    (void)pthread_mutex_unlock(&x->lock);
+    (void)pthread_join(x->sweeper, NULL);
+}
+
 static int start_threads(uvcc_gpu *x) {
-    if (pthread_create(&x->watcher, NULL, uvcci_gpu_watcher, x) != 0)
+    if (pthread_create(&x->sweeper, NULL, uvcci_gpu_sweeper, x) != 0)
         return UVCC_ERR_NOMEM;
-    if (pthread_create(&x->launcher, NULL, uvcci_gpu_launcher, x) == 0)
+    const bool watched = pthread_create(&x->watcher, NULL, uvcci_gpu_watcher, x) == 0;
+    if (watched && pthread_create(&x->launcher, NULL, uvcci_gpu_launcher, x) == 0)
         return 0;
     signal_all(x);
-    (void)pthread_join(x->watcher, NULL);
+    if (watched)
+        (void)pthread_join(x->watcher, NULL);
+    end_sweeper(x);
     return UVCC_ERR_NOMEM;
 }
 
@@ -431,7 +432,9 @@ void uvcc_gpu_free(uvcc_gpu *x) {
         return;
     signal_all(x);
     (void)pthread_join(x->watcher, NULL);
-    if (launcher_ends(x)) {
+    const bool ends = launcher_ends(x); /* it may wait for the sweeper */
+    end_sweeper(x);
+    if (ends) {
         (void)pthread_join(x->launcher, NULL);
         close_all(x);
     } else { /* CUDA has it: what it may touch stays */

@@ -18,7 +18,6 @@
 #include <uvcc/gpu.h>
 
 #include "gpu/lane.h"
-#include "gpu/launch.h"
 
 enum {
     UVCCI_GPU_STREAMS_MOST = 16,
@@ -28,6 +27,12 @@ enum {
 
 /* Threads look again and again for that long after something happened, then sleep. */
 #define UVCCI_GPU_SPIN_NS ((uint64_t)200000)
+
+/* Memory that came back. */
+typedef struct uvcci_gpu_wipe {
+    void *at;
+    size_t bytes;
+} uvcci_gpu_wipe;
 
 /* A thread that wants a pool to grow. */
 typedef enum uvcci_gpu_growing {
@@ -46,20 +51,18 @@ struct uvcc_gpu {
     cudaStream_t wiper;
     cudaEvent_t wiped; /* after the last wipe; lanes wait for it */
     uint64_t wipes;    /* how often it was recorded */
-    pthread_t launcher, watcher;
+    pthread_t launcher, watcher, sweeper;
     pthread_mutex_t lock, hooks;
-    pthread_cond_t work, watch, news; /* for the launcher; for the watcher; for everybody else */
+    pthread_cond_t work, watch, dirt; /* for the launcher; the watcher; the sweeper */
+    pthread_cond_t news;              /* for everybody else */
     uvcc_job *todo;                   /* by arrival */
     uvcc_completion *done;            /* by arrival */
     uint64_t *cookies;                /* of all that is pending */
     uint32_t pending;
     uvcci_gpu_wipe wipe[UVCCI_GPU_WIPES]; /* of the device: before the next job is launched */
-    /* Pinned memory that came back is wiped by the device, at the speed of the bus, and nobody's
-     * until then: what waits for that, and what is on the stream, which is the launcher's. */
-    cudaStream_t sweeper;
-    uvcci_gpu_wipe sweep[UVCCI_GPU_WIPES], sweeping[UVCCI_GPU_WIPES];
-    uint32_t sweeping_count;
-    uint64_t sweeping_since;
+    /* Pinned memory that came back, and is nobody's until the sweeper has wiped it. */
+    uvcci_gpu_wipe sweep[UVCCI_GPU_WIPES];
+    bool sweeping, swept; /* it has some in its hands; it is to end when there is no more */
     uvcci_gpu_pool *grow_pool;
     size_t grow_bytes;
     /* Changed under the lock, and looked at without it too. */
@@ -85,8 +88,11 @@ void uvcci_gpu_complete(uvcc_gpu *x, uvcci_lane *l, const uvcc_job *job, int sta
                         const char *text);
 /* The launcher's: memory of the device that a lane does not use any more. */
 void uvcci_gpu_outgrown(void *x, void *at, size_t bytes);
+/* Whether there was pinned memory that had come back and was not wiped; it is now. */
+bool uvcci_gpu_await_swept(uvcc_gpu *x);
 /* The threads. */
 void *uvcci_gpu_launcher(void *x);
 void *uvcci_gpu_watcher(void *x);
+void *uvcci_gpu_sweeper(void *x);
 
 #endif

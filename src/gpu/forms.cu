@@ -385,40 +385,7 @@ __global__ void bytes_kernel(const uvcc_copy_item *items, bool wipe) {
     }
 }
 
-/* So many blocks of memory go with one launch, as its parameters. Few threads do it, which leave
- * most of the bus to messages and marks. */
-enum { WIPES_ONCE = 64, WIPE_BLOCKS = 2 };
-
-struct wipes {
-    uvcci_gpu_wipe of[WIPES_ONCE];
-    uint32_t count;
-};
-
-__global__ void wipe_kernel(const __grid_constant__ wipes w) {
-    const size_t from = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
-    for (uint32_t i = 0; i < w.count; i++) {
-        uint4 *to = (uint4 *)w.of[i].at; /* of an allocator: aligned */
-        const size_t wide = w.of[i].bytes / 16;
-        for (size_t k = from; k < wide; k += (size_t)gridDim.x * blockDim.x)
-            to[k] = make_uint4(0, 0, 0, 0);
-        if (from < w.of[i].bytes % 16)
-            ((uint8_t *)(to + wide))[from] = 0;
-    }
-}
-
 } // namespace
-
-cudaError_t uvcci_gpu_run_wipes(const uvcci_gpu_wipe *of, uint32_t count, cudaStream_t s) {
-    for (uint32_t at = 0; at < count; at += WIPES_ONCE) {
-        const uint32_t n = count - at < WIPES_ONCE ? count - at : WIPES_ONCE;
-        wipes w = {};
-        w.count = n;
-        for (uint32_t i = 0; i < n; i++)
-            w.of[i] = of[at + i];
-        wipe_kernel<<<WIPE_BLOCKS, THREADS, 0, s>>>(w);
-    }
-    return cudaGetLastError();
-}
 
 cudaError_t uvcci_gpu_run_map(const map_task *t, unsigned sms, cudaStream_t s) {
     const uint64_t elems = map_elems(t);

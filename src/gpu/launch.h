@@ -37,13 +37,6 @@ cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint32_
 cudaError_t uvcci_gpu_run_bytes(const uvcc_copy_item *items, uint32_t count, size_t len_max,
                                 bool wipe, cudaStream_t s);
 
-/* Zeroes memory that the device reaches. */
-typedef struct uvcci_gpu_wipe {
-    void *at;
-    size_t bytes;
-} uvcci_gpu_wipe;
-cudaError_t uvcci_gpu_run_wipes(const uvcci_gpu_wipe *of, uint32_t count, cudaStream_t s);
-
 /* Writes `mark` to memory of the host, after what ran before on the stream is seen there. */
 cudaError_t uvcci_gpu_run_mark(uint32_t *to, uint32_t mark, cudaStream_t s);
 

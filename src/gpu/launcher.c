@@ -3,14 +3,11 @@
  * that came back, has pools grow, and asks streams whether a kernel failed. After each stay in CUDA
  * it looks whether the device was lost meanwhile, and ends if it was. */
 #include <sched.h>
-#include <string.h>
 
 #include "gpu/executor.h"
 
 /* A device that fails says so within that time. */
 #define ASK_NS ((uint64_t)1000000)
-/* Between questions whether pinned memory is wiped. */
-#define SWEPT_NS ((uint64_t)100000)
 
 static void enter_cuda(uvcc_gpu *x) {
     atomic_store(&x->in_cuda, uvcci_gpu_clock_ns());
@@ -18,62 +15,6 @@ static void enter_cuda(uvcc_gpu *x) {
 
 static void leave_cuda(uvcc_gpu *x) {
     atomic_store(&x->in_cuda, 0);
-}
-
-/* --- Pinned memory that came back ------------------------------------------------------------- */
-
-/* Whether all that was being wiped is, and has gone to its pool; `wait`: until it has. */
-static bool is_swept(uvcc_gpu *x, bool wait) {
-    if (x->sweeping_count == 0)
-        return true;
-    enter_cuda(x);
-    const cudaError_t e = wait ? cudaStreamSynchronize(x->sweeper) : cudaStreamQuery(x->sweeper);
-    leave_cuda(x);
-    if (e != cudaSuccess && e != cudaErrorNotReady)
-        uvcci_gpu_lose(x, cudaGetErrorString(e));
-    else if (e != cudaSuccess && uvcci_gpu_clock_ns() - x->sweeping_since >= x->cfg.deadline_ns)
-        uvcci_gpu_lose(x, "memory was not wiped before the deadline");
-    if (e != cudaSuccess)
-        return false;
-    for (uint32_t i = 0; i < x->sweeping_count; i++)
-        uvcci_gpu_pool_give(&x->home.pinned, x->sweeping[i].at, x->sweeping[i].bytes);
-    x->sweeping_count = 0;
-    return true;
-}
-
-static bool may_sweep(uvcc_gpu *x) {
-    return x->sweeping_count == 0 && atomic_load(&x->sweep_count) != 0;
-}
-
-static void sweep(uvcc_gpu *x) {
-    (void)pthread_mutex_lock(&x->lock);
-    const uint32_t count = atomic_exchange(&x->sweep_count, 0);
-    memcpy(x->sweeping, x->sweep, count * sizeof *x->sweep);
-    x->sweeping_count = count;
-    x->sweeping_since = uvcci_gpu_clock_ns();
-    (void)pthread_mutex_unlock(&x->lock);
-    enter_cuda(x);
-    const cudaError_t e = uvcci_gpu_run_wipes(x->sweeping, count, x->sweeper);
-    leave_cuda(x);
-    if (e != cudaSuccess)
-        uvcci_gpu_lose(x, cudaGetErrorString(e));
-}
-
-/* All pinned memory that has come back is in its pool. */
-static void sweep_all(uvcc_gpu *x) {
-    while (is_swept(x, true) && may_sweep(x))
-        sweep(x);
-}
-
-/* A pool that need not grow: what it wants has come back. */
-static bool has_come_back(uvcc_gpu *x, uvcci_gpu_pool *pool, size_t bytes) {
-    if (pool != &x->home.pinned || (x->sweeping_count == 0 && !may_sweep(x)))
-        return false;
-    sweep_all(x);
-    void *p = uvcci_gpu_pool_take(pool, bytes);
-    if (p != NULL)
-        uvcci_gpu_pool_give(pool, p, bytes);
-    return p != NULL;
 }
 
 /* --- Jobs ------------------------------------------------------------------------------------- */
@@ -137,7 +78,7 @@ static void start(uvcc_gpu *x, uvcci_lane *l) {
         if (!end_reading(x))
             return;
         if (x->cfg.pinned_bytes != 0)
-            sweep_all(x);
+            uvcci_gpu_await_swept(x);
         enter_cuda(x);
         e = uvcci_lane_grow(l);
         leave_cuda(x);
@@ -230,13 +171,21 @@ void uvcci_gpu_outgrown(void *user, void *at, size_t bytes) {
     uvcci_gpu_pool_give(&x->home.device, at, bytes);
 }
 
+/* A pool that need not grow: what it wants was only to be wiped. */
+static bool has_come_back(uvcc_gpu *x, uvcci_gpu_pool *pool, size_t bytes) {
+    void *p = uvcci_gpu_await_swept(x) ? uvcci_gpu_pool_take(pool, bytes) : NULL;
+    if (p != NULL)
+        uvcci_gpu_pool_give(pool, p, bytes);
+    return p != NULL;
+}
+
 static void grow(uvcc_gpu *x) {
     enum { DEVICE_LEFT = 256 << 20 };
     (void)pthread_mutex_lock(&x->lock);
     uvcci_gpu_pool *pool = x->grow_pool;
     const size_t bytes = x->grow_bytes;
     (void)pthread_mutex_unlock(&x->lock);
-    bool grown = has_come_back(x, pool, bytes);
+    bool grown = pool == &x->home.pinned && has_come_back(x, pool, bytes);
     if (!grown) {
         enter_cuda(x);
         grown = uvcci_gpu_pool_grow(pool, bytes, DEVICE_LEFT);
@@ -265,7 +214,6 @@ static void ask_streams(uvcc_gpu *x) {
 
 static bool has_work(uvcc_gpu *x) {
     return atomic_load(&x->grow) == UVCCI_GPU_GROW_WANTED || atomic_load(&x->wipe_count) != 0 ||
-           may_sweep(x) ||
            (atomic_load(&x->todo_count) != 0 && atomic_load(&x->busy) < x->cfg.streams);
 }
 
@@ -279,8 +227,6 @@ static bool work(uvcc_gpu *x) {
     uvcci_lane *l = atomic_load(&x->lost) ? NULL : next(x);
     if (l != NULL)
         start(x, l);
-    else if (may_sweep(x) && !atomic_load(&x->lost))
-        sweep(x);
     return true;
 }
 
@@ -290,8 +236,8 @@ static void rest(uvcc_gpu *x, uint64_t quiet_ns) {
         (void)sched_yield();
         return;
     }
-    const bool busy = atomic_load(&x->busy) != 0, running = busy || x->sweeping_count != 0;
-    if (!busy)
+    const bool running = atomic_load(&x->busy) != 0;
+    if (!running)
         wipe_scratch(x);
     (void)pthread_mutex_lock(&x->lock);
     if (!has_work(x) && !atomic_load(&x->stop) && !atomic_load(&x->lost)) {
@@ -308,7 +254,7 @@ static void rest(uvcc_gpu *x, uint64_t quiet_ns) {
 /* It ends when it is told to and nothing runs any more, or as soon as the device is lost. */
 void *uvcci_gpu_launcher(void *arg) {
     uvcc_gpu *x = arg;
-    uint64_t last = uvcci_gpu_clock_ns(), asked = last, swept = last;
+    uint64_t last = uvcci_gpu_clock_ns(), asked = last;
     uint32_t busy = 0;
     (void)cudaSetDevice(x->ordinal);
     while (!atomic_load(&x->lost)) {
@@ -318,18 +264,13 @@ void *uvcci_gpu_launcher(void *arg) {
         busy = atomic_load(&x->busy);
         if (some || busy < was)
             last = now;
-        if (x->sweeping_count != 0 && now - swept >= SWEPT_NS) {
-            (void)is_swept(x, false);
-            swept = now;
-        }
         if (now - asked >= ASK_NS) {
             ask_streams(x);
             asked = uvcci_gpu_clock_ns();
         }
         if (some)
             continue;
-        if (atomic_load(&x->stop) && atomic_load(&x->busy) == 0 && x->sweeping_count == 0 &&
-            !has_work(x))
+        if (atomic_load(&x->stop) && atomic_load(&x->busy) == 0 && !has_work(x))
             break;
         rest(x, now - last);
     }

@@ -363,15 +363,6 @@ cudaError_t uvcci_gpu_run_bytes(const uvcc_copy_item *items, uint32_t count, siz
     return e;
 }
 
-cudaError_t uvcci_gpu_run_wipes(const uvcci_gpu_wipe *of, uint32_t count, cudaStream_t s) {
-    cudaError_t e = enter(FAKE_MEMSET);
-    if (e != cudaSuccess || !runs(s, &e))
-        return e;
-    for (uint32_t i = 0; i < count; i++)
-        memset(of[i].at, 0, of[i].bytes);
-    return e;
-}
-
 cudaError_t uvcci_gpu_run_mark(uint32_t *to, uint32_t mark, cudaStream_t s) {
     cudaError_t e = cudaSuccess;
     const bool run = runs(s, &e);
