@@ -23,7 +23,8 @@ enum {
     SCRATCH_LARGE = 64 << 20,
     DEVICE_LEFT = 256 << 20,   /* of the device, by scratch that a job can do without */
     HASH_HERE_MOST = 64 << 10, /* the CPU hashes them in less time than a kernel has a chunk */
-    ROOT_HERE_LEAST = 16       /* chunks; of few, the device's threads make many roots at a time */
+    ROOT_HERE_LEAST = 16,      /* chunks; of few, the device's threads make many roots at a time */
+    ROOTS_HERE_MOST = 64       /* so many chunks of all for each of the longest, likewise */
 };
 
 /* A kernel to launch, with all that it takes. */
@@ -305,12 +306,24 @@ static hash_way hash_way_of(const uvcci_lane *l, const uvcc_task *t, const uvcc_
         return BY_DEVICE;
     if (h->len <= HASH_HERE_MOST && (h->len == 0 || is_pinned(l, h->data, h->len)))
         return HERE;
-    return digest_chunks(h) >= ROOT_HERE_LEAST ? ROOT_HERE : BY_DEVICE;
+    return digest_chunks(h) >= ROOT_HERE_LEAST && !l->hashes.spread ? ROOT_HERE : BY_DEVICE;
+}
+
+/* Whether threads of the device make all roots in less time than the CPU makes one by one. */
+static bool are_spread(const uvcc_task *t) {
+    uint64_t all = 0, longest = 0;
+    for (uint32_t i = 0; i < t->u.hash.count; i++) {
+        const uint64_t chunks = digest_chunks(&t->u.hash.items[i]);
+        all += chunks >= ROOT_HERE_LEAST ? chunks : 0;
+        longest = chunks > longest ? chunks : longest;
+    }
+    return all > ROOTS_HERE_MOST * longest;
 }
 
 static void measure_hash(uvcci_lane *l, const uvcc_task *t) {
-    uvcci_lane_hashes h = {0};
+    uvcci_lane_hashes h = {.spread = are_spread(t)};
     uint64_t near = 0;
+    l->hashes = h;
     for (uint32_t i = 0; i < t->u.hash.count; i++) {
         const hash_way way = hash_way_of(l, t, &t->u.hash.items[i]);
         const uint64_t chunks = way == HERE ? 0 : digest_chunks(&t->u.hash.items[i]);

@@ -46,9 +46,11 @@ typedef struct uvcci_lane_sizes {
 /* Of a job's last HASH, where the CPU makes of digests of chunks what a thread of the device takes
  * a hundred times as long for, and hashes what is short and lies with it. */
 typedef struct uvcci_lane_hashes {
-    uint32_t whole, roots,
-        ends;     /* items of the CPU's, whose chunks are the device's, all its own */
-    uint64_t far; /* chunks of `roots` */
+    bool spread;                    /* the device makes all roots */
+    uint32_t whole;                 /* items of the CPU's alone */
+    uint32_t roots;                 /* those whose root is */
+    uint32_t ends;                  /* those of the device */
+    uint64_t far;                   /* chunks of `roots` */
     size_t list, of, root, digests; /* offsets in memory of the host */
 } uvcci_lane_hashes;
 

@@ -12,6 +12,10 @@ enum { TEXT = (256 << 10) + 64, DIGEST = 32 };
 static const size_t lengths[] = {0,    1,    55,    56,    63,    64,    65,    119,      4095,
                                  4096, 4097, 61440, 61441, 65535, 65536, 65537, TEXT - 16};
 enum { LENGTHS = sizeof lengths / sizeof lengths[0], MODES = 3, ITEMS = LENGTHS * MODES * PLACES };
+enum {
+    MANY = 70,
+    MANY_BYTES = 61441
+}; /* trees whose roots the device's threads make side by side */
 
 typedef struct bench {
     uint8_t *text[PLACES];      /* the same bytes */
@@ -72,6 +76,27 @@ static void check(const bench *b, const uvcc_hash_item *h, const char *task) {
         fail_msg("%s: mode %u, %zu bytes: another digest", task, h->mode, h->len);
 }
 
+static void run(const vector_executor *x, const uvcc_task *tasks, uint32_t count) {
+    const uvcc_job job = {.id = 1, .tasks = tasks, .count = count};
+    uvcc_completion done;
+    assert_int_equal(x->run(x->user, &job, &done), 0);
+    assert_int_equal(done.status, 0);
+}
+
+static void many_trees(const vector_executor *x, bench *b) {
+    const uvcc_task t = {.kind = UVCC_TASK_HASH, .u.hash = {.items = b->item[0], .count = MANY}};
+    for (unsigned i = 0; i < MANY; i++) {
+        uvcc_hash_item *h = &b->item[0][i];
+        h->mode = i % 2 == 0 ? UVCC_HASH_HMAC : UVCC_HASH_TREE;
+        h->len = MANY_BYTES;
+        h->data = b->text[DEVICE] + i;
+        h->out = b->digest[0][PINNED] + (size_t)DIGEST * i;
+    }
+    run(x, &t, 1);
+    for (unsigned i = 0; i < MANY; i++)
+        check(b, &b->item[0][i], "many trees");
+}
+
 void hashes_anywhere(const vector_executor *x) {
     static bench b;
     static uint8_t copy[DIGEST * ITEMS];
@@ -93,16 +118,14 @@ void hashes_anywhere(const vector_executor *x) {
         {.kind = UVCC_TASK_HASH, .u.hash = {.items = b.item[0], .count = ITEMS}},
         {.kind = UVCC_TASK_COPY, .u.copy = {.items = &again, .count = 1}},
         {.kind = UVCC_TASK_HASH, .u.hash = {.items = b.item[1], .count = ITEMS}}};
-    const uvcc_job job = {.id = 1, .tasks = tasks, .count = 4};
-    uvcc_completion done;
-    assert_int_equal(x->run(x->user, &job, &done), 0);
-    assert_int_equal(done.status, 0);
+    run(x, tasks, 4);
     for (unsigned i = 0; i < ITEMS; i++) {
         check(&b, &b.item[0][i], "a task before others");
         check(&b, &b.item[1][i], "the last task");
         if (i % 5 != 0)
             assert_memory_equal(copy + (size_t)DIGEST * i, b.item[0][i].out, DIGEST);
     }
+    many_trees(x, &b);
     for (unsigned p = 0; p < PLACES; p++) {
         give(&x->memory, p, b.text[p], TEXT);
         for (unsigned t = 0; t < 2 && p != DEVICE; t++)

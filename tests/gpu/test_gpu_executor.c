@@ -39,6 +39,14 @@ static void golden_vectors(void **state) {
     vector_test_golden(&v);
     vector_test_random(&v, 9);
     in_place_maps(&v);
+    uvcc_gpu_free(x);
+    assert_int_equal(fake_device_bytes() + fake_pinned_bytes(), 0);
+}
+
+static void hashes(void **state) {
+    uvcc_gpu *x = open_with(0);
+    const vector_executor v = on_fake(x);
+    (void)state;
     hashes_anywhere(&v);
     uvcc_gpu_free(x);
     assert_int_equal(fake_device_bytes() + fake_pinned_bytes(), 0);
@@ -394,6 +402,7 @@ __attribute__((visibility("default"), used)) int __lsan_is_turned_off(void) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_vectors),
+        cmocka_unit_test(hashes),
         cmocka_unit_test(devices_are_looked_at),
         cmocka_unit_test(what_is_read_is_not_written),
         cmocka_unit_test(copies_are_within_budgets),
