@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* executor.h - what the owner's calls and the two threads of an executor share.
+/* executor.h - what the owner's calls and the three threads of an executor share.
  *
  * The launcher calls CUDA, and may have to wait there for as long as CUDA likes. The watcher sees
- * marks and deadlines and makes completions; it never calls CUDA. Owners' threads do not either:
- * what they need of it the launcher does.
+ * marks and deadlines and makes completions; it never calls CUDA. The sweeper does not, nor do
+ * owners' threads: what they need of it the launcher does.
  *
  * Invariants, under `lock`: pending <= queue_jobs, which is the room of todo, done and cookies, so
  * no push can fail. Each job that was taken makes one completion: the launcher's, if it refused the
