@@ -46,6 +46,31 @@ ON_BOTH uint32_t turn_right(uint32_t x, unsigned n) {
     return x >> n | x << (32 - n);
 }
 
+/* What round i takes of the block in w, which it changes: of the state it needs nothing. */
+ON_BOTH uint32_t sha256_taken(uint32_t *w, unsigned i) {
+    const unsigned k = i & 15;
+    if (i >= 16) {
+        const uint32_t x = w[(i + 1) & 15], y = w[(i + 14) & 15];
+        w[k] += w[(i + 9) & 15] + (turn_right(x, 7) ^ turn_right(x, 18) ^ x >> 3) +
+                (turn_right(y, 17) ^ turn_right(y, 19) ^ y >> 10);
+    }
+    return w[k] + SHA256_KEY(i);
+}
+ON_BOTH void sha256_round(uint32_t *a, uint32_t taken) {
+    const uint32_t e = a[4], s1 = turn_right(e, 6) ^ turn_right(e, 11) ^ turn_right(e, 25);
+    const uint32_t t1 = a[7] + taken + ((e & a[5]) ^ (~e & a[6])) + s1;
+    const uint32_t s0 = turn_right(a[0], 2) ^ turn_right(a[0], 13) ^ turn_right(a[0], 22);
+    const uint32_t t2 = s0 + ((a[0] & a[1]) ^ (a[0] & a[2]) ^ (a[1] & a[2]));
+    a[7] = a[6];
+    a[6] = a[5];
+    a[5] = e;
+    a[4] = a[3] + t1;
+    a[3] = a[2];
+    a[2] = a[1];
+    a[1] = a[0];
+    a[0] = t1 + t2;
+}
+
 /* Takes the block in w, which it changes. */
 ON_BOTH void sha256_rounds(uint32_t *h, uint32_t *w) {
     uint32_t a[8];
@@ -54,26 +79,8 @@ ON_BOTH void sha256_rounds(uint32_t *h, uint32_t *w) {
 #ifdef __CUDACC__
 #pragma unroll 16
 #endif
-    for (unsigned i = 0; i < 64; i++) {
-        const unsigned k = i & 15;
-        if (i >= 16) {
-            const uint32_t x = w[(i + 1) & 15], y = w[(i + 14) & 15];
-            w[k] += w[(i + 9) & 15] + (turn_right(x, 7) ^ turn_right(x, 18) ^ x >> 3) +
-                    (turn_right(y, 17) ^ turn_right(y, 19) ^ y >> 10);
-        }
-        const uint32_t e = a[4], s1 = turn_right(e, 6) ^ turn_right(e, 11) ^ turn_right(e, 25);
-        const uint32_t t1 = a[7] + s1 + ((e & a[5]) ^ (~e & a[6])) + SHA256_KEY(i) + w[k];
-        const uint32_t s0 = turn_right(a[0], 2) ^ turn_right(a[0], 13) ^ turn_right(a[0], 22);
-        const uint32_t t2 = s0 + ((a[0] & a[1]) ^ (a[0] & a[2]) ^ (a[1] & a[2]));
-        a[7] = a[6];
-        a[6] = a[5];
-        a[5] = e;
-        a[4] = a[3] + t1;
-        a[3] = a[2];
-        a[2] = a[1];
-        a[1] = a[0];
-        a[0] = t1 + t2;
-    }
+    for (unsigned i = 0; i < 64; i++)
+        sha256_round(a, sha256_taken(w, i));
     for (unsigned i = 0; i < 8; i++)
         h[i] += a[i];
 }
@@ -93,6 +100,25 @@ ON_BOTH void sha256_byte(sha256 *s, uint8_t byte) {
     if (at == 63)
         sha256_compress(s->h, s->block);
 }
+/* A big-endian word, where a whole number of them is in. */
+ON_BOTH void sha256_word(sha256 *s, uint32_t word) {
+    s->block[s->len / 4 & 15] = word;
+    s->len += 4;
+    if ((s->len & 63) == 0)
+        sha256_compress(s->h, s->block);
+}
+ON_BOTH uint32_t word_at(const uint8_t *p) {
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+/* Less than a block; gives how much of it was taken. */
+ON_BOTH size_t sha256_piece(sha256 *s, const uint8_t *p, size_t len) {
+    if ((s->len & 3) != 0 || len < 4) {
+        sha256_byte(s, *p);
+        return 1;
+    }
+    sha256_word(s, word_at(p));
+    return 4;
+}
 /* Whole blocks, with the state in registers. */
 ON_BOTH_FAR void sha256_blocks(uint32_t *state, const uint8_t *p, size_t blocks) {
     uint32_t h[8], w[16];
@@ -110,22 +136,24 @@ ON_BOTH_FAR void sha256_blocks(uint32_t *state, const uint8_t *p, size_t blocks)
         state[i] = h[i];
 }
 ON_BOTH_FAR void sha256_add(sha256 *s, const uint8_t *p, size_t len) {
-    while (len != 0 && (s->len & 63) != 0) {
-        sha256_byte(s, *p++);
-        len--;
-    }
-    sha256_blocks(s->h, p, len / 64);
-    s->len += len / 64 * 64;
-    for (p += len / 64 * 64, len %= 64; len != 0; len--)
-        sha256_byte(s, *p++);
+    size_t at = 0;
+    while (at != len && (s->len & 63) != 0)
+        at += sha256_piece(s, p + at, len - at);
+    const size_t blocks = (len - at) / 64;
+    sha256_blocks(s->h, p + at, blocks);
+    s->len += 64 * blocks;
+    for (at += 64 * blocks; at != len;)
+        at += sha256_piece(s, p + at, len - at);
 }
 ON_BOTH void sha256_end(sha256 *s, uint8_t *out) {
     const uint64_t bits = 8 * s->len;
     sha256_byte(s, 0x80);
-    while ((s->len & 63) != 56)
+    while ((s->len & 3) != 0)
         sha256_byte(s, 0);
-    for (unsigned i = 0; i < 8; i++)
-        sha256_byte(s, (uint8_t)(bits >> (56 - 8 * i)));
+    while ((s->len & 63) != 56)
+        sha256_word(s, 0);
+    sha256_word(s, (uint32_t)(bits >> 32));
+    sha256_word(s, (uint32_t)bits);
     for (unsigned i = 0; i < DIGEST_BYTES; i++)
         out[i] = (uint8_t)(s->h[i / 4] >> (24 - 8 * (i % 4)));
 }
@@ -139,11 +167,22 @@ typedef struct digest_item {
     uint64_t first; /* chunk of the task */
 } digest_item;
 
+/* Where digests of chunks go: those before `split`, the others. */
+typedef struct digest_places {
+    uint8_t *near, *far;
+    uint64_t split;
+} digest_places;
+
 ON_BOTH uint64_t digest_chunks(const uvcc_hash_item *h) {
     return h->mode == UVCC_HASH_PLAIN ? 0 : (h->len + TREE_CHUNK - 1) / TREE_CHUNK;
 }
 
-ON_BOTH void digest_chunk(const digest_item *items, uint32_t count, uint64_t chunk, uint8_t *out) {
+/* A chunk's bytes. */
+typedef struct digest_bytes {
+    const uint8_t *at;
+    uint32_t len;
+} digest_bytes;
+ON_BOTH digest_bytes digest_bytes_of(const digest_item *items, uint32_t count, uint64_t chunk) {
     uint32_t i = 0, end = count; /* the last item that begins at `chunk` or before */
     while (end - i > 1) {
         const uint32_t mid = i + (end - i) / 2;
@@ -153,32 +192,47 @@ ON_BOTH void digest_chunk(const digest_item *items, uint32_t count, uint64_t chu
             end = mid;
     }
     const size_t at = (size_t)(chunk - items[i].first) * TREE_CHUNK, left = items[i].of.len - at;
+    digest_bytes b;
+    b.at = items[i].of.data + at;
+    b.len = left < TREE_CHUNK ? (uint32_t)left : TREE_CHUNK;
+    return b;
+}
+ON_BOTH void digest_chunk(const digest_item *items, uint32_t count, uint64_t chunk, uint8_t *out) {
+    const digest_bytes b = digest_bytes_of(items, count, chunk);
     sha256 s;
     sha256_begin(&s);
-    sha256_add(&s, items[i].of.data + at, left < TREE_CHUNK ? left : TREE_CHUNK);
+    sha256_add(&s, b.at, b.len);
     sha256_end(&s, out);
 }
 
-ON_BOTH void digest_root(const digest_item *item, const uint8_t *chunks, uint8_t *out) {
+/* What stands before the digests of the chunks. */
+enum { TREE_HEAD = 20 };
+ON_BOTH void digest_head(uint64_t len, uint8_t *head) {
     const uint8_t label[12] = {'U', 'V', 'C', 'C', '_', 'T', 'R', 'E', 'E', '_', 'V', '1'};
-    sha256 s;
-    sha256_begin(&s);
-    sha256_add(&s, label, sizeof label);
+    for (unsigned i = 0; i < 12; i++)
+        head[i] = label[i];
     for (unsigned i = 0; i < 8; i++)
-        sha256_byte(&s, (uint8_t)((uint64_t)item->of.len >> 8 * i));
+        head[12 + i] = (uint8_t)(len >> 8 * i);
+}
+
+ON_BOTH void digest_root(const digest_item *item, const uint8_t *chunks, uint8_t *out) {
+    uint8_t head[TREE_HEAD];
+    sha256 s;
+    digest_head(item->of.len, head);
+    sha256_begin(&s);
+    sha256_add(&s, head, sizeof head);
     sha256_add(&s, chunks + DIGEST_BYTES * item->first, DIGEST_BYTES * digest_chunks(&item->of));
     sha256_end(&s, out);
 }
 
 ON_BOTH void hmac_pad(sha256 *s, const uint8_t *key, uint8_t pad) {
     sha256_begin(s);
-    for (unsigned i = 0; i < 64; i++)
-        sha256_byte(s, (uint8_t)((i < DIGEST_BYTES ? key[i] : 0) ^ pad));
+    for (unsigned i = 0; i < 16; i++)
+        sha256_word(s, (i < DIGEST_BYTES / 4 ? word_at(key + 4 * i) : 0) ^ pad * 0x01010101u);
 }
 
-/* The item's digest, when those of its chunks are there. */
-ON_BOTH void digest_item_end(const digest_item *item, const uint8_t *chunks) {
-    const uvcc_hash_item *h = &item->of;
+/* An item's digest, of `len` bytes: its data or their root. */
+ON_BOTH void digest_close(const uvcc_hash_item *h, const uint8_t *data, size_t len) {
     uint8_t root[DIGEST_BYTES];
     sha256 s;
     if (h->mode == UVCC_HASH_HMAC)
@@ -186,12 +240,7 @@ ON_BOTH void digest_item_end(const digest_item *item, const uint8_t *chunks) {
     else
         sha256_begin(&s);
     sha256_add(&s, h->prefix, h->prefix_len);
-    if (h->mode == UVCC_HASH_PLAIN) {
-        sha256_add(&s, h->data, h->len);
-    } else {
-        digest_root(item, chunks, root);
-        sha256_add(&s, root, DIGEST_BYTES);
-    }
+    sha256_add(&s, data, len);
     sha256_end(&s, root);
     if (h->mode == UVCC_HASH_HMAC) {
         hmac_pad(&s, h->key, 0x5c);
@@ -200,6 +249,16 @@ ON_BOTH void digest_item_end(const digest_item *item, const uint8_t *chunks) {
     }
     for (unsigned i = 0; i < DIGEST_BYTES; i++)
         h->out[i] = root[i];
+}
+
+/* The item's digest, when those of its chunks are there. */
+ON_BOTH void digest_item_end(const digest_item *item, const uint8_t *chunks) {
+    const uvcc_hash_item *h = &item->of;
+    uint8_t root[DIGEST_BYTES];
+    const bool plain = h->mode == UVCC_HASH_PLAIN;
+    if (!plain)
+        digest_root(item, chunks, root);
+    digest_close(h, plain ? h->data : root, plain ? h->len : DIGEST_BYTES);
 }
 
 #endif

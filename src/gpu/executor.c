@@ -132,6 +132,20 @@ static void *memory_take(void *user, size_t bytes, uvcc_mem_class cls) {
     return p;
 }
 
+/* Has the sweeper wipe pinned memory before it is anybody's again. */
+static bool hand_over(uvcc_gpu *x, void *p, size_t bytes) {
+    if (bytes < UVCCI_GPU_SWEEP_LEAST)
+        return false;
+    (void)pthread_mutex_lock(&x->lock);
+    const bool room = atomic_load(&x->sweep_count) < UVCCI_GPU_WIPES && !atomic_load(&x->lost);
+    if (room) {
+        x->sweep[atomic_fetch_add(&x->sweep_count, 1)] = (uvcci_gpu_wipe){p, bytes};
+        (void)pthread_cond_signal(&x->dirt);
+    }
+    (void)pthread_mutex_unlock(&x->lock);
+    return room;
+}
+
 /* As the host's allocator does: TENSOR and WIRE memory is wiped. A lost device may still write to
  * what it had, so that is nobody's any more. */
 static void memory_give(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
@@ -140,10 +154,12 @@ static void memory_give(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
         x->cfg.alloc.free(x->cfg.alloc.user, p, bytes, cls);
         return;
     }
-    if (p == NULL || atomic_load(&x->lost))
+    if (p == NULL || (cls == UVCC_MEM_WIRE && hand_over(x, p, bytes)))
         return;
     if (cls == UVCC_MEM_WIRE)
         memset(p, 0, bytes);
+    if (atomic_load(&x->lost))
+        return;
     if (cls == UVCC_MEM_TENSOR && bytes != 0) {
         (void)pthread_mutex_lock(&x->lock);
         while (atomic_load(&x->wipe_count) == UVCCI_GPU_WIPES && !atomic_load(&x->lost))
@@ -263,6 +279,7 @@ static void close_all(uvcc_gpu *x) {
         (void)cudaFreeHost(x->marks);
     uvcci_gpu_pool_close(&x->home.device, give_back);
     uvcci_gpu_pool_close(&x->home.pinned, give_back);
+    uvcc_cpu_free(x->home.cpu);
     own_give(x, x->todo, x->cfg.queue_jobs * sizeof *x->todo);
     own_give(x, x->done, x->cfg.queue_jobs * sizeof *x->done);
     own_give(x, x->cookies, x->cfg.queue_jobs * sizeof *x->cookies);
@@ -270,6 +287,7 @@ static void close_all(uvcc_gpu *x) {
     (void)pthread_mutex_destroy(&x->hooks);
     (void)pthread_cond_destroy(&x->work);
     (void)pthread_cond_destroy(&x->watch);
+    (void)pthread_cond_destroy(&x->dirt);
     (void)pthread_cond_destroy(&x->news);
     const uvcc_gpu_config cfg = x->cfg;
     cfg.alloc.free(cfg.alloc.user, x, sizeof *x, UVCC_MEM_STATE);
@@ -312,10 +330,10 @@ static int open_device(uvcc_gpu *x) {
 
 static void open_locks(uvcc_gpu *x) {
     pthread_condattr_t a;
-    pthread_cond_t *all[] = {&x->work, &x->watch, &x->news};
+    pthread_cond_t *all[] = {&x->work, &x->watch, &x->dirt, &x->news};
     (void)pthread_condattr_init(&a);
     (void)pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-    for (unsigned i = 0; i < 3; i++)
+    for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
         (void)pthread_cond_init(all[i], &a);
     (void)pthread_condattr_destroy(&a);
     (void)pthread_mutex_init(&x->lock, NULL);
@@ -330,13 +348,25 @@ static void signal_all(uvcc_gpu *x) {
     (void)pthread_mutex_unlock(&x->lock);
 }
 
+/* All that came back is wiped. */
+static void end_sweeper(uvcc_gpu *x) {
+    (void)pthread_mutex_lock(&x->lock);
+    x->swept = true;
+    (void)pthread_cond_signal(&x->dirt);
+    (void)pthread_mutex_unlock(&x->lock);
+    (void)pthread_join(x->sweeper, NULL);
+}
+
 static int start_threads(uvcc_gpu *x) {
-    if (pthread_create(&x->watcher, NULL, uvcci_gpu_watcher, x) != 0)
+    if (pthread_create(&x->sweeper, NULL, uvcci_gpu_sweeper, x) != 0)
         return UVCC_ERR_NOMEM;
-    if (pthread_create(&x->launcher, NULL, uvcci_gpu_launcher, x) == 0)
+    const bool watched = pthread_create(&x->watcher, NULL, uvcci_gpu_watcher, x) == 0;
+    if (watched && pthread_create(&x->launcher, NULL, uvcci_gpu_launcher, x) == 0)
         return 0;
     signal_all(x);
-    (void)pthread_join(x->watcher, NULL);
+    if (watched)
+        (void)pthread_join(x->watcher, NULL);
+    end_sweeper(x);
     return UVCC_ERR_NOMEM;
 }
 
@@ -368,6 +398,9 @@ int uvcc_gpu_new(uvcc_gpu **out, const uvcc_gpu_config *from) {
     x->done = own_take(x, cfg.queue_jobs * sizeof *x->done);
     x->cookies = own_take(x, cfg.queue_jobs * sizeof *x->cookies);
     e = x->todo == NULL || x->done == NULL || x->cookies == NULL ? UVCC_ERR_NOMEM : open_device(x);
+    const uvcc_cpu_config cpu = {.size = sizeof cpu, .alloc = cfg.alloc, .queue_jobs = 1};
+    if (e == 0)
+        e = uvcc_cpu_new(&x->home.cpu, &cpu);
     if (e == 0)
         e = start_threads(x);
     if (e != 0)
@@ -399,7 +432,9 @@ void uvcc_gpu_free(uvcc_gpu *x) {
         return;
     signal_all(x);
     (void)pthread_join(x->watcher, NULL);
-    if (launcher_ends(x)) {
+    const bool ends = launcher_ends(x); /* it may wait for the sweeper */
+    end_sweeper(x);
+    if (ends) {
         (void)pthread_join(x->launcher, NULL);
         close_all(x);
     } else { /* CUDA has it: what it may touch stays */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* executor.h - what the owner's calls and the two threads of an executor share.
+/* executor.h - what the owner's calls and the three threads of an executor share.
  *
  * The launcher calls CUDA, and may have to wait there for as long as CUDA likes. The watcher sees
- * marks and deadlines and makes completions; it never calls CUDA. Owners' threads do not either:
- * what they need of it the launcher does.
+ * marks and deadlines and makes completions; it never calls CUDA. The sweeper does not, nor do
+ * owners' threads: what they need of it the launcher does.
  *
  * Invariants, under `lock`: pending <= queue_jobs, which is the room of todo, done and cookies, so
  * no push can fail. Each job that was taken makes one completion: the launcher's, if it refused the
@@ -19,12 +19,16 @@
 
 #include "gpu/lane.h"
 
-enum { UVCCI_GPU_STREAMS_MOST = 16, UVCCI_GPU_WIPES = 1024 };
+enum {
+    UVCCI_GPU_STREAMS_MOST = 16,
+    UVCCI_GPU_WIPES = 1024,
+    UVCCI_GPU_SWEEP_LEAST = 16 << 10 /* who gives back less pinned memory wipes it himself */
+};
 
 /* Threads look again and again for that long after something happened, then sleep. */
 #define UVCCI_GPU_SPIN_NS ((uint64_t)200000)
 
-/* Memory of the device that came back: zeroed before the next job is launched. */
+/* Memory that came back. */
 typedef struct uvcci_gpu_wipe {
     void *at;
     size_t bytes;
@@ -47,18 +51,22 @@ struct uvcc_gpu {
     cudaStream_t wiper;
     cudaEvent_t wiped; /* after the last wipe; lanes wait for it */
     uint64_t wipes;    /* how often it was recorded */
-    pthread_t launcher, watcher;
+    pthread_t launcher, watcher, sweeper;
     pthread_mutex_t lock, hooks;
-    pthread_cond_t work, watch, news; /* for the launcher; for the watcher; for everybody else */
+    pthread_cond_t work, watch, dirt; /* for the launcher; the watcher; the sweeper */
+    pthread_cond_t news;              /* for everybody else */
     uvcc_job *todo;                   /* by arrival */
     uvcc_completion *done;            /* by arrival */
     uint64_t *cookies;                /* of all that is pending */
     uint32_t pending;
-    uvcci_gpu_wipe wipe[UVCCI_GPU_WIPES];
+    uvcci_gpu_wipe wipe[UVCCI_GPU_WIPES]; /* of the device: before the next job is launched */
+    /* Pinned memory that came back, and is nobody's until the sweeper has wiped it. */
+    uvcci_gpu_wipe sweep[UVCCI_GPU_WIPES];
+    bool sweeping, swept; /* it has some in its hands; it is to end when there is no more */
     uvcci_gpu_pool *grow_pool;
     size_t grow_bytes;
     /* Changed under the lock, and looked at without it too. */
-    _Atomic uint32_t todo_count, done_count, wipe_count;
+    _Atomic uint32_t todo_count, done_count, wipe_count, sweep_count;
     _Atomic uint32_t busy; /* lanes that are not free */
     _Atomic int grow;      /* uvcci_gpu_growing */
     _Atomic bool stop, lost;
@@ -80,8 +88,11 @@ void uvcci_gpu_complete(uvcc_gpu *x, uvcci_lane *l, const uvcc_job *job, int sta
                         const char *text);
 /* The launcher's: memory of the device that a lane does not use any more. */
 void uvcci_gpu_outgrown(void *x, void *at, size_t bytes);
+/* Whether there was pinned memory that had come back and was not wiped; it is now. */
+bool uvcci_gpu_await_swept(uvcc_gpu *x);
 /* The threads. */
 void *uvcci_gpu_launcher(void *x);
 void *uvcci_gpu_watcher(void *x);
+void *uvcci_gpu_sweeper(void *x);
 
 #endif

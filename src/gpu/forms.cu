@@ -247,11 +247,90 @@ __global__ void bits_kernel(const __grid_constant__ bits_task t) {
 
 /* --- HASH ------------------------------------------------------------------------------------- */
 
-__global__ void chunks_kernel(const digest_item *items, uint32_t count, uint64_t chunks,
-                              uint8_t *digests) {
-    const uint64_t k = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    if (k < chunks)
-        digest_chunk(items, count, k, digests + DIGEST_BYTES * k);
+/* The 64 bytes that come next. */
+__device__ __forceinline__ void load_block(const uint8_t *p, uint64_t (&x)[8]) {
+    if (((uintptr_t)p & 15) == 0) {
+#pragma unroll
+        for (int i = 0; i < 8; i += 2) {
+            const ulonglong2 v = *(const ulonglong2 *)(p + 8 * i);
+            x[i] = v.x;
+            x[i + 1] = v.y;
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            x[i] = load64(p + 8 * i);
+    }
+}
+
+/* A word of what follows the last whole block: bytes, 0x80, zeros, the number of bits. */
+__device__ uint32_t last_word(digest_bytes c, uint32_t at, bool ends) {
+    uint32_t w = 0;
+    for (uint32_t i = at; i < at + 4; i++)
+        w = w << 8 | (i < c.len ? c.at[i] : i == c.len ? 0x80 : 0);
+    return ends && at % 64 == 60 ? 8 * c.len : w;
+}
+
+/* 32 chunks by two warps, a chunk a lane: one warp loads and makes what the rounds of a block take,
+ * while the other does those of the block before. A digest is as fast as its rounds follow each
+ * other, and these are then half of what a thread alone would do. */
+constexpr unsigned HASH_LANES = 32, HASH_THREADS = 2 * HASH_LANES;
+
+__global__ void __launch_bounds__(HASH_THREADS)
+    chunks_kernel(const digest_item *items, uint32_t count, uint64_t chunks, digest_places to) {
+    __shared__ uint32_t taken[2][64][HASH_LANES];
+    const unsigned lane = threadIdx.x % HASH_LANES;
+    const bool makes = threadIdx.x >= HASH_LANES;
+    const uint64_t k = (uint64_t)blockIdx.x * HASH_LANES + lane;
+    const digest_bytes none = {nullptr, 0};
+    const digest_bytes c = k < chunks ? digest_bytes_of(items, count, k) : none;
+    const uint32_t whole = c.len / 64, blocks = k < chunks ? (c.len + 8) / 64 + 1 : 0;
+    const uint32_t most = __reduce_max_sync(~0u, blocks);
+    uint64_t next[8];
+    sha256 s;
+    sha256_begin(&s);
+    if (makes && whole != 0)
+        load_block(c.at, next);
+    for (uint32_t b = 0; b <= most; b++) {
+        if (makes && b < blocks) {
+            uint32_t w[16];
+            if (b < whole) {
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    w[2 * i] = big_endian((uint32_t)next[i]);
+                    w[2 * i + 1] = big_endian((uint32_t)(next[i] >> 32));
+                }
+            } else {
+#pragma unroll
+                for (int i = 0; i < 16; i++)
+                    w[i] = last_word(c, 64 * b + 4 * i, b + 1 == blocks);
+            }
+            if (b + 1 < whole)
+                load_block(c.at + 64 * (b + 1), next);
+#pragma unroll
+            for (int i = 0; i < 64; i++)
+                taken[b & 1][i][lane] = sha256_taken(w, i);
+        } else if (!makes && b != 0 && b <= blocks) {
+            uint32_t a[8];
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                a[i] = s.h[i];
+#pragma unroll
+            for (int i = 0; i < 64; i++)
+                sha256_round(a, taken[(b - 1) & 1][i][lane]);
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                s.h[i] += a[i];
+        }
+        __syncthreads();
+    }
+    if (makes || k >= chunks)
+        return;
+    uint32_t *out = (uint32_t *)(k < to.split ? to.near + DIGEST_BYTES * k
+                                              : to.far + DIGEST_BYTES * (k - to.split));
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        out[i] = big_endian(s.h[i]);
 }
 
 __global__ void items_kernel(const digest_item *items, uint32_t count, const uint8_t *digests) {
@@ -436,14 +515,14 @@ cudaError_t uvcci_gpu_run_bits(const bits_task *t, unsigned sms, cudaStream_t s)
     return cudaGetLastError();
 }
 
-cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint64_t chunks,
-                               uint8_t *digests, cudaStream_t s) {
-    enum { FEW = 64 };
+cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint32_t ends,
+                               uint64_t chunks, const digest_places *to, cudaStream_t s) {
+    enum { FEW = 32 };
     if (chunks != 0)
-        chunks_kernel<<<(unsigned)((chunks + FEW - 1) / FEW), FEW, 0, s>>>(items, count, chunks,
-                                                                          digests);
-    if (count != 0)
-        items_kernel<<<(count + FEW - 1) / FEW, FEW, 0, s>>>(items, count, digests);
+        chunks_kernel<<<(unsigned)((chunks + HASH_LANES - 1) / HASH_LANES), HASH_THREADS, 0, s>>>(
+            items, count, chunks, *to);
+    if (ends != 0)
+        items_kernel<<<(ends + FEW - 1) / FEW, FEW, 0, s>>>(items, ends, to->near);
     return cudaGetLastError();
 }
 

@@ -105,8 +105,8 @@ ON_BOTH uint64_t scale_of(const int64_t *w, uint64_t l, unsigned s) {
 }
 
 /* The 128 values of a node, 2^n of them over and over if it has fewer. */
-ON_BOTH seed leaf(const vec *c, const dpf *f, walk *w, uint64_t number) {
-    seed y = terminal(c, f, walk_to(c, &f->k, w, number, f->k.depth));
+ON_BOTH seed leaf(const vec *c, const dpf *f, node n) {
+    seed y = terminal(c, f, n);
     if (f->n < 7) {
         y.lo = low(y.lo, 1u << f->n);
         for (unsigned k = 1u << f->n; k < 64; k *= 2)
@@ -138,9 +138,20 @@ ON_BOTH uint64_t chosen(const uvcc_fn_args *fn, uint32_t first, uint32_t bits, u
             sum += shift_signed((uint64_t)(int64_t)entries[j] * scale, 30) &
                    (0 - (uint64_t)(bits >> 31));
     } else if (some == 32) {
-        for (uint32_t j = 0; j < 32; j++)
-            sum +=
-                (uint64_t)(int64_t)(int32_t)((uint32_t)entries[j] & (0 - (bits >> (31 - j) & 1)));
+#ifdef __CUDA_ARCH__
+        const int4 *four = (const int4 *)entries; /* `first` is a multiple of 32 */
+#pragma unroll
+        for (int j = 0; j < 8; j++, bits <<= 4) {
+            const int4 e = four[j];
+            sum += (uint64_t)((int64_t)e.x * (int)(bits >> 31));
+            sum += (uint64_t)((int64_t)e.y * (int)(bits >> 30 & 1));
+            sum += (uint64_t)((int64_t)e.z * (int)(bits >> 29 & 1));
+            sum += (uint64_t)((int64_t)e.w * (int)(bits >> 28 & 1));
+        }
+#else
+        for (uint32_t j = 0; j < 32; j++, bits <<= 1)
+            sum += (uint64_t)((int64_t)entries[j] * (int)(bits >> 31));
+#endif
     } else {
         for (uint32_t j = 0; j < some; j++, bits <<= 1)
             sum += (uint64_t)(int64_t)(int32_t)((uint32_t)entries[j] & (0 - (bits >> 31)));
@@ -158,15 +169,15 @@ ON_BOTH uint64_t table_part(const vec *c, const dpf *f, uint64_t scale) {
     const uint32_t chunks = (fn->entry_count + 127) / 128;
     const uint32_t from = (uint32_t)((uint64_t)chunks * c->lane / c->lanes);
     const uint32_t to = (uint32_t)((uint64_t)chunks * (c->lane + 1) / c->lanes);
-    uint64_t sum = 0, number = low((x >> skip) - from, f->n - skip);
-    walk w;
+    const uint64_t number = low((x >> skip) - from, f->n - skip);
+    uint64_t sum = 0;
+    descent w;
     if (from == to)
         return 0;
-    walk_from(&w, own_root(c, fn->call_key));
-    seed high = leaf(c, f, &w, number);
+    seed high =
+        leaf(c, f, descend_from(c, &f->k, &w, own_root(c, fn->call_key), number, f->k.depth));
     for (uint32_t k = from; k < to; k++) {
-        number = low(number - 1, f->n - skip);
-        const seed below = leaf(c, f, &w, number), bits = bits_between(high, below, by);
+        const seed below = leaf(c, f, descend(c, &f->k, &w)), bits = bits_between(high, below, by);
         for (uint32_t q = 0; q < 4 && 128 * k + 32 * q < fn->entry_count; q++)
             sum += chosen(fn, 128 * k + 32 * q,
                           (uint32_t)((q < 2 ? bits.hi : bits.lo) >> (q % 2 == 0 ? 32 : 0)), scale);

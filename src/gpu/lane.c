@@ -21,7 +21,10 @@ enum {
     FIRST_STEPS = 16,
     MAPPED_MOST = 256, /* descriptors that stay in memory of the host; more go up sooner */
     SCRATCH_LARGE = 64 << 20,
-    DEVICE_LEFT = 256 << 20 /* of the device, by scratch that a job can do without */
+    DEVICE_LEFT = 256 << 20,   /* of the device, by scratch that a job can do without */
+    HASH_HERE_MOST = 64 << 10, /* the CPU hashes them in less time than a kernel has a chunk */
+    ROOT_HERE_LEAST = 16,      /* chunks; of few, the device's threads make many roots at a time */
+    ROOTS_HERE_MOST = 64       /* so many chunks of all for each of the longest, likewise */
 };
 
 /* A kernel to launch, with all that it takes. */
@@ -38,8 +41,9 @@ struct uvcci_lane_step {
         bits_task bits;
         struct {
             const digest_item *items;
-            uint32_t count;
-            uint64_t chunks;
+            uint32_t count, ends;
+            uint64_t chunks, split;
+            uint8_t *far;
         } hash;
         struct {
             const uvcc_copy_item *items;
@@ -287,27 +291,148 @@ static int check_pointers(uvcci_lane *l, const uvcc_task *t) {
     return e;
 }
 
+/* --- Hashes ----------------------------------------------------------------------------------- */
+
+typedef enum hash_way { BY_DEVICE, ROOT_HERE, HERE } hash_way;
+
+static bool is_pinned(const uvcci_lane *l, const uint8_t *p, size_t bytes) {
+    const uvcci_gpu_pool_chunk *c = uvcci_gpu_pool_find(&l->home->pinned, p);
+    return c != NULL && bytes <= c->bytes - (size_t)(p - c->at);
+}
+
+/* A later task of the job may read a digest, so only the last one's are made afterwards. */
+static hash_way hash_way_of(const uvcci_lane *l, const uvcc_task *t, const uvcc_hash_item *h) {
+    if (t != &l->job.tasks[l->job.count - 1] || !is_pinned(l, h->out, DIGEST_BYTES))
+        return BY_DEVICE;
+    if (h->len <= HASH_HERE_MOST && (h->len == 0 || is_pinned(l, h->data, h->len)))
+        return HERE;
+    return digest_chunks(h) >= ROOT_HERE_LEAST && !l->hashes.spread ? ROOT_HERE : BY_DEVICE;
+}
+
+/* Whether threads of the device make all roots in less time than the CPU makes one by one. */
+static bool are_spread(const uvcc_task *t) {
+    uint64_t all = 0, longest = 0;
+    for (uint32_t i = 0; i < t->u.hash.count; i++) {
+        const uint64_t chunks = digest_chunks(&t->u.hash.items[i]);
+        all += chunks >= ROOT_HERE_LEAST ? chunks : 0;
+        longest = chunks > longest ? chunks : longest;
+    }
+    return all > ROOTS_HERE_MOST * longest;
+}
+
+static void measure_hash(uvcci_lane *l, const uvcc_task *t) {
+    uvcci_lane_hashes h = {.spread = are_spread(t)};
+    uint64_t near = 0;
+    l->hashes = h;
+    for (uint32_t i = 0; i < t->u.hash.count; i++) {
+        const hash_way way = hash_way_of(l, t, &t->u.hash.items[i]);
+        const uint64_t chunks = way == HERE ? 0 : digest_chunks(&t->u.hash.items[i]);
+        h.whole += way == HERE;
+        h.roots += way == ROOT_HERE;
+        h.ends += way == BY_DEVICE;
+        h.far += way == ROOT_HERE ? chunks : 0;
+        near += way == BY_DEVICE ? chunks : 0;
+    }
+    (void)take(&l->sizes.descriptors, (h.ends + h.roots) * sizeof(digest_item));
+    l->sizes.scratch =
+        DIGEST_BYTES * near > l->sizes.scratch ? DIGEST_BYTES * near : l->sizes.scratch;
+    h.list = take(&l->sizes.hashes, (h.whole + h.roots) * sizeof(uvcc_hash_item));
+    h.of = take(&l->sizes.hashes, h.roots * sizeof(uvcc_hash_item *));
+    h.root = take(&l->sizes.hashes, h.roots * DIGEST_BYTES);
+    h.digests = take(&l->sizes.hashes, h.far * DIGEST_BYTES);
+    l->hashes = h;
+    l->secrets = true;
+}
+
+/* Behind descriptors and copies. */
+static uint8_t *hashes_at(const uvcci_lane *l) {
+    size_t used = l->sizes.descriptors;
+    (void)take(&used, l->outside.bytes);
+    return room_at(&l->host) + used;
+}
+
+static uvcc_hash_item *hash_list(const uvcci_lane *l) {
+    return (uvcc_hash_item *)(void *)(hashes_at(l) + l->hashes.list);
+}
+
+static const uvcc_hash_item **hash_roots(const uvcci_lane *l) {
+    return (const uvcc_hash_item **)(void *)(hashes_at(l) + l->hashes.of);
+}
+
+/* The root of item `nth` of those whose chunks the device hashes, as the hash of their digests. */
+static void write_root(uvcci_lane *l, const uvcc_hash_item *h, uint32_t nth, uint64_t first) {
+    uvcc_hash_item *root = &hash_list(l)[l->hashes.whole + nth];
+    *root = (uvcc_hash_item){.mode = UVCC_HASH_PLAIN,
+                             .prefix_len = TREE_HEAD,
+                             .data = hashes_at(l) + l->hashes.digests + DIGEST_BYTES * first,
+                             .len = DIGEST_BYTES * digest_chunks(h),
+                             .out = hashes_at(l) + l->hashes.root + DIGEST_BYTES * nth};
+    digest_head(h->len, root->prefix);
+    hash_roots(l)[nth] = h;
+}
+
+/* Items that end on the device, then those whose roots are made here: `to` has what kernels take.
+ * The others are listed. */
+static uint64_t describe_hashes(uvcci_lane *l, const uvcc_task *t, digest_item *to,
+                                uint64_t *split) {
+    uint64_t chunks = 0;
+    uint32_t whole = 0, roots = 0, n = 0;
+    for (unsigned pass = BY_DEVICE; pass <= HERE; pass++) {
+        for (uint32_t i = 0; i < t->u.hash.count; i++) {
+            const uvcc_hash_item *h = &t->u.hash.items[i];
+            const hash_way way = hash_way_of(l, t, h);
+            if (way != (hash_way)pass)
+                continue;
+            if (way == HERE) {
+                hash_list(l)[whole++] = *h;
+                continue;
+            }
+            if (way == ROOT_HERE)
+                write_root(l, h, roots++, chunks - *split);
+            to[n] = (digest_item){.of = *h, .first = chunks};
+            to[n].of.data = inside(l, h->data);
+            to[n++].of.out = inside(l, h->out);
+            chunks += digest_chunks(h);
+        }
+        if (pass == BY_DEVICE)
+            *split = chunks;
+    }
+    return chunks;
+}
+
+/* What is left of the job's last task. */
+static void hash_here(uvcci_lane *l) {
+    const uvcci_lane_hashes *h = &l->hashes;
+    const uvcc_task t = {.kind = UVCC_TASK_HASH,
+                         .u.hash = {.items = hash_list(l), .count = h->whole + h->roots}};
+    const uvcc_job job = {.tasks = &t, .count = 1};
+    uvcc_completion c = {0};
+    int e = uvcc_cpu_submit(l->home->cpu, &job);
+    if (e == 0)
+        e = uvcc_cpu_poll(l->home->cpu, &c) == 1 ? c.status : UVCC_ERR_JOB;
+    assert(e == 0); /* it runs at once, and asks for no memory */
+    (void)e;
+    for (uint32_t i = 0; i < h->roots; i++)
+        digest_close(hash_roots(l)[i], hashes_at(l) + h->root + DIGEST_BYTES * i, DIGEST_BYTES);
+}
+
 /* --- Measuring -------------------------------------------------------------------------------- */
 
 static void measure_task(uvcci_lane *l, const uvcc_task *t) {
     uvcci_lane_sizes *s = &l->sizes;
-    size_t scratch = 0, wish = 0;
+    size_t wish = 0;
     if (uvcci_gpu_is_vec(t->kind)) {
         (void)take(&s->descriptors, t->u.vec.count * sizeof(vec_block));
         (void)take(&s->descriptors, uvcci_gpu_fn_entries(t) * sizeof(int32_t));
         (void)take(&s->descriptors, uvcci_gpu_fn_words(t) * sizeof(int64_t));
     } else if (t->kind == UVCC_TASK_HASH) {
-        (void)take(&s->descriptors, t->u.hash.count * sizeof(digest_item));
-        for (uint32_t i = 0; i < t->u.hash.count; i++)
-            scratch += DIGEST_BYTES * digest_chunks(&t->u.hash.items[i]);
-        l->secrets = true;
+        measure_hash(l, t);
     } else if (t->kind == UVCC_TASK_GEMM && l->home->hopper) {
         const product_task g = uvcci_gpu_describe_gemm(t);
         wish = uvcci_gpu_gemm_scratch(&g);
     } else if (t->kind == UVCC_TASK_COPY || t->kind == UVCC_TASK_WIPE) {
         (void)take(&s->descriptors, t->u.copy.count * sizeof(uvcc_copy_item));
     }
-    s->scratch = scratch > s->scratch ? scratch : s->scratch;
     s->wish = wish > s->wish ? wish : s->wish;
 }
 
@@ -319,6 +444,7 @@ int uvcci_lane_measure(uvcci_lane *l) {
     l->step_count = 0;
     l->used = 0;
     l->secrets = false;
+    l->hashes = (uvcci_lane_hashes){0};
     for (uint32_t i = 0; i < l->job.count && e == 0; i++) {
         const uvcc_task *t = &l->job.tasks[i];
         if (uvcci_gpu_check(t) != 0)
@@ -337,8 +463,18 @@ static bool is_mapped(const uvcci_lane *l) {
     return l->sizes.descriptors <= MAPPED_MOST;
 }
 
+/* Of memory of the host. */
+static size_t host_bytes(const uvcci_lane *l) {
+    size_t used = l->sizes.descriptors + l->outside.bytes;
+    if (l->sizes.hashes != 0) {
+        used = l->sizes.descriptors;
+        (void)take(&used, l->outside.bytes);
+    }
+    return used + l->sizes.hashes;
+}
+
 bool uvcci_lane_must_grow(const uvcci_lane *l) {
-    return l->sizes.descriptors + l->outside.bytes > room_bytes(&l->host) ||
+    return host_bytes(l) > room_bytes(&l->host) ||
            (!is_mapped(l) && l->sizes.descriptors > room_bytes(&l->dev)) ||
            l->sizes.scratch > room_bytes(&l->scratch) || l->sizes.wish > room_bytes(&l->scratch) ||
            (l->outside.count != 0 && !l->home->trust_pointers);
@@ -363,7 +499,7 @@ int uvcci_lane_grow(uvcci_lane *l) {
     const int e = home->trust_pointers ? 0 : check_outside(l);
     if (e != 0)
         return e;
-    if (!grow_room(l, &l->host, &home->pinned, s->descriptors + l->outside.bytes, 0))
+    if (!grow_room(l, &l->host, &home->pinned, host_bytes(l), 0))
         return fail(l, "no pinned memory for what the job names");
     if (!is_mapped(l) && !grow_room(l, &l->dev, &home->device, s->descriptors, 0))
         return fail(l, "no memory of the device for descriptors");
@@ -441,16 +577,25 @@ static void write_vec(uvcci_lane *l, const uvcc_task *t, struct uvcci_lane_step 
     }
 }
 
-static void write_hash(uvcci_lane *l, const uvcc_task *t, struct uvcci_lane_step *s, size_t *used) {
-    const size_t at = take(used, t->u.hash.count * sizeof(digest_item));
-    digest_item *items = (digest_item *)(void *)(room_at(&l->host) + at);
-    s->u.hash.chunks = uvcci_gpu_describe_hash(t, items);
-    s->u.hash.count = t->u.hash.count;
-    s->u.hash.items = seen(l, at);
-    for (uint32_t i = 0; l->outside.count != 0 && i < t->u.hash.count; i++) {
-        items[i].of.data = inside(l, items[i].of.data);
-        items[i].of.out = inside(l, items[i].of.out);
+static int write_hash(uvcci_lane *l, const uvcc_task *t, size_t *used) {
+    const bool last =
+        t == &l->job.tasks[l->job.count - 1]; /* the others' items end on the device */
+    const uint32_t ends = last ? l->hashes.ends : t->u.hash.count;
+    const uint32_t count = ends + (last ? l->hashes.roots : 0);
+    const size_t at = take(used, count * sizeof(digest_item));
+    uint64_t split = 0;
+    const uint64_t chunks =
+        describe_hashes(l, t, (digest_item *)(void *)(room_at(&l->host) + at), &split);
+    struct uvcci_lane_step *s = count != 0 ? add_step(l, t) : NULL;
+    if (s != NULL) {
+        s->u.hash.items = seen(l, at);
+        s->u.hash.count = count;
+        s->u.hash.ends = ends;
+        s->u.hash.chunks = chunks;
+        s->u.hash.split = split;
+        s->u.hash.far = hashes_at(l) + l->hashes.digests;
     }
+    return s != NULL || count == 0 ? 0 : fail(l, "no memory");
 }
 
 /* Items of COPY that touch each other are of several launches. */
@@ -495,6 +640,8 @@ static int write_task(uvcci_lane *l, const uvcc_task *t, size_t *used) {
         return write_bytes(l, t, used);
     if (t->kind == UVCC_TASK_MAP)
         return write_map(l, t);
+    if (t->kind == UVCC_TASK_HASH)
+        return write_hash(l, t, used);
     struct uvcci_lane_step *s = add_step(l, t);
     if (s == NULL)
         return fail(l, "no memory");
@@ -502,8 +649,6 @@ static int write_task(uvcci_lane *l, const uvcc_task *t, size_t *used) {
         s->u.gemm = uvcci_gpu_describe_gemm(t);
     else if (t->kind == UVCC_TASK_BIT_SUMS)
         s->u.bits = uvcci_gpu_describe_bits(t);
-    else if (t->kind == UVCC_TASK_HASH)
-        write_hash(l, t, s, used);
     else
         write_vec(l, t, s, used);
     return 0;
@@ -512,7 +657,7 @@ static int write_task(uvcci_lane *l, const uvcc_task *t, size_t *used) {
 int uvcci_lane_write(uvcci_lane *l) {
     size_t used = 0;
     int e = 0;
-    l->used = l->sizes.descriptors + l->outside.bytes;
+    l->used = host_bytes(l);
     uvcci_outside_copy_in(&l->outside, room_at(&l->host) + l->sizes.descriptors);
     for (uint32_t i = 0; i < l->job.count && e == 0; i++)
         e = write_task(l, &l->job.tasks[i], &used);
@@ -532,10 +677,11 @@ static cudaError_t launch_gemm(uvcci_lane *l, const product_task *g) {
 }
 
 static cudaError_t launch_hash(uvcci_lane *l, const struct uvcci_lane_step *s) {
-    const size_t bytes = DIGEST_BYTES * s->u.hash.chunks;
+    const size_t bytes = DIGEST_BYTES * s->u.hash.split;
+    const digest_places to = {room_at(&l->scratch), s->u.hash.far, s->u.hash.split};
     l->dirty = bytes > l->dirty ? bytes : l->dirty;
-    return uvcci_gpu_run_hash(s->u.hash.items, s->u.hash.count, s->u.hash.chunks,
-                              room_at(&l->scratch), l->stream);
+    return uvcci_gpu_run_hash(s->u.hash.items, s->u.hash.count, s->u.hash.ends, s->u.hash.chunks,
+                              &to, l->stream);
 }
 
 static int launch(uvcci_lane *l, const struct uvcci_lane_step *s) {
@@ -560,6 +706,10 @@ static int launch(uvcci_lane *l, const struct uvcci_lane_step *s) {
 
 /* On an error what was launched is waited for: the caller gives the job back, and its memory. */
 int uvcci_lane_launch(uvcci_lane *l) {
+    if (l->step_count == 0 && l->hashes.whole != 0) { /* the CPU's alone */
+        atomic_store_explicit(l->end, ++l->mark, memory_order_release);
+        return 0;
+    }
     const size_t up = is_mapped(l) ? 0 : l->sizes.descriptors;
     int e = up == 0 ? 0
                     : cuda(l,
@@ -593,6 +743,8 @@ bool uvcci_lane_is_through(const uvcci_lane *l) {
 void uvcci_lane_finish(uvcci_lane *l, bool well) {
     if (well)
         uvcci_outside_copy_out(&l->outside, room_at(&l->host) + l->sizes.descriptors);
+    if (well && l->hashes.whole + l->hashes.roots != 0)
+        hash_here(l);
     if (l->used != 0 && (l->outside.count != 0 || l->secrets))
         memset(room_at(&l->host), 0, l->used);
 }

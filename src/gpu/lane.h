@@ -24,7 +24,8 @@ typedef struct uvcci_lane_home {
     uvcci_gpu_pool device, pinned;
     unsigned sms;
     bool trust_pointers;
-    bool hopper; /* its tensor cores are those that ring_gemm.h was compiled for */
+    bool hopper;   /* its tensor cores are those that ring_gemm.h was compiled for */
+    uvcc_cpu *cpu; /* of the thread that calls uvcci_lane_finish(.., true): it hashes */
     /* The grower's: takes back what a lane has outgrown, to be wiped on the device. */
     void (*outgrown)(void *user, void *at, size_t bytes);
     void *user;
@@ -39,7 +40,19 @@ typedef struct uvcci_lane_room {
 /* Sizes of a job. */
 typedef struct uvcci_lane_sizes {
     size_t descriptors, scratch, wish; /* scratch that it needs, and that makes it faster */
+    size_t hashes;                     /* what the CPU needs for those that are left to it */
 } uvcci_lane_sizes;
+
+/* Of a job's last HASH, where the CPU makes of digests of chunks what a thread of the device takes
+ * a hundred times as long for, and hashes what is short and lies with it. */
+typedef struct uvcci_lane_hashes {
+    bool spread;                    /* the device makes all roots */
+    uint32_t whole;                 /* items of the CPU's alone */
+    uint32_t roots;                 /* those whose root is */
+    uint32_t ends;                  /* those of the device */
+    uint64_t far;                   /* chunks of `roots` */
+    size_t list, of, root, digests; /* offsets in memory of the host */
+} uvcci_lane_hashes;
 
 typedef enum uvcci_lane_state {
     UVCCI_LANE_FREE,
@@ -56,6 +69,7 @@ typedef struct uvcci_lane {
     uvcci_lane_sizes sizes;
     size_t used; /* bytes of `host` that the job has */
     uvcci_outside outside;
+    uvcci_lane_hashes hashes;
     struct uvcci_lane_step *steps; /* kernels to launch */
     uint32_t step_count, step_room;
     bool secrets;                                /* its descriptors have keys */
@@ -86,8 +100,8 @@ int uvcci_lane_write(uvcci_lane *l);
 int uvcci_lane_launch(uvcci_lane *l);
 /* Whether all of it ran. No CUDA. */
 bool uvcci_lane_is_through(const uvcci_lane *l);
-/* After the mark, or after a failed write or launch: what tasks wrote goes outside if `well`, and
- * secrets go from the descriptors. No CUDA. */
+/* After the mark, or after a failed write or launch: if `well`, what tasks wrote goes outside, and
+ * hashes that are left to the CPU are made. Secrets go from the descriptors. No CUDA. */
 void uvcci_lane_finish(uvcci_lane *l, bool well);
 /* What jobs left in the scratch: the bytes that the caller wipes before the next launch, or NULL.
  */

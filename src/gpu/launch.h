@@ -29,9 +29,10 @@ size_t uvcci_gpu_gemm_scratch(const product_task *t);
 cudaError_t uvcci_gpu_run_gemm(const product_task *t, uint8_t *scratch, size_t bytes, unsigned sms,
                                cudaStream_t s);
 cudaError_t uvcci_gpu_run_bits(const bits_task *t, unsigned sms, cudaStream_t s);
-/* digests: DIGEST_BYTES of scratch for each chunk. */
-cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint64_t chunks,
-                               uint8_t *digests, cudaStream_t s);
+/* Digests of all chunks, DIGEST_BYTES each, go where `to` says; the first `ends` items, whose
+ * chunks are `near`, end here. */
+cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint32_t ends,
+                               uint64_t chunks, const digest_places *to, cudaStream_t s);
 /* len_max: of all items. */
 cudaError_t uvcci_gpu_run_bytes(const uvcc_copy_item *items, uint32_t count, size_t len_max,
                                 bool wipe, cudaStream_t s);

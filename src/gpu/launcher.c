@@ -77,6 +77,8 @@ static void start(uvcc_gpu *x, uvcci_lane *l) {
     if (e == 0 && uvcci_lane_must_grow(l)) {
         if (!end_reading(x))
             return;
+        if (x->cfg.pinned_bytes != 0)
+            uvcci_gpu_await_swept(x);
         enter_cuda(x);
         e = uvcci_lane_grow(l);
         leave_cuda(x);
@@ -169,15 +171,26 @@ void uvcci_gpu_outgrown(void *user, void *at, size_t bytes) {
     uvcci_gpu_pool_give(&x->home.device, at, bytes);
 }
 
+/* A pool that need not grow: what it wants was only to be wiped. */
+static bool has_come_back(uvcc_gpu *x, uvcci_gpu_pool *pool, size_t bytes) {
+    void *p = uvcci_gpu_await_swept(x) ? uvcci_gpu_pool_take(pool, bytes) : NULL;
+    if (p != NULL)
+        uvcci_gpu_pool_give(pool, p, bytes);
+    return p != NULL;
+}
+
 static void grow(uvcc_gpu *x) {
     enum { DEVICE_LEFT = 256 << 20 };
     (void)pthread_mutex_lock(&x->lock);
     uvcci_gpu_pool *pool = x->grow_pool;
     const size_t bytes = x->grow_bytes;
     (void)pthread_mutex_unlock(&x->lock);
-    enter_cuda(x);
-    const bool grown = uvcci_gpu_pool_grow(pool, bytes, DEVICE_LEFT);
-    leave_cuda(x);
+    bool grown = pool == &x->home.pinned && has_come_back(x, pool, bytes);
+    if (!grown) {
+        enter_cuda(x);
+        grown = uvcci_gpu_pool_grow(pool, bytes, DEVICE_LEFT);
+        leave_cuda(x);
+    }
     (void)pthread_mutex_lock(&x->lock);
     atomic_store(&x->grow, grown ? UVCCI_GPU_GROW_DONE : UVCCI_GPU_GROW_FAILED);
     (void)pthread_cond_broadcast(&x->news);

@@ -307,6 +307,55 @@ ON_BOTH void make_dcf(const vec *c, unsigned call, unsigned n, unsigned w, uint6
     make_controls(c, &m, n, bits);
 }
 
+/* --- Neighbours ------------------------------------------------------------------------------- */
+
+/* Nodes of a level, each one number below the one before, mod 2^level. Of level d there came so
+ * many as of the level below come to by halves, so how far up the next one begins depends on how
+ * many came alone: lanes whose first ones differ go on side by side. Numbers are public. */
+typedef struct descent {
+    node root,
+        above[65]; /* of a level: the parent of the node that comes next, or the one before */
+    uint64_t first;
+    uint32_t came;
+    unsigned level;
+} descent;
+
+ON_BOTH unsigned descent_bit(const descent *w, unsigned d) {
+    return (unsigned)bit_of(w->first, w->level - d);
+}
+/* The first one. */
+ON_BOTH node descend_from(const vec *c, const levels *k, descent *w, node root, uint64_t number,
+                          unsigned level) {
+    node x = root;
+    w->root = root;
+    w->first = number;
+    w->came = 0;
+    w->level = level;
+    for (unsigned d = 1; d <= level; d++) {
+        w->above[d] = x;
+        x = child(c, k, x, d - 1, descent_bit(w, d));
+    }
+    return x;
+}
+/* Of level d, node 2q is a child of node q above it, and node 2q + 1 of q or q + 1. */
+ON_BOTH node descend(const vec *c, const levels *k, descent *w) {
+    uint32_t nth = ++w->came;
+    unsigned d = w->level;
+    for (; d != 0 && (nth & 1) != 0; d--)
+        nth = (nth + 1) / 2;
+    node x = d == 0 ? w->root : child(c, k, w->above[d], d - 1, descent_bit(w, d));
+    while (d++ != w->level) {
+        const unsigned bit = descent_bit(w, d);
+        const node above = w->above[d];
+        node of;
+        of.s = seed_choose(bit, above.s, x.s);
+        of.t = choose(bit, above.t, x.t);
+        w->above[d] = x;
+        x = child(c, k, of, d - 1, 1 - bit);
+    }
+    return x;
+}
+
 /* --- Walks from node to node ------------------------------------------------------------------ */
 
 /* The path to the node that was visited last: going to one beside it takes the levels that differ

@@ -94,13 +94,21 @@ __global__ void __launch_bounds__(THREADS_MAX) parts_kernel(const __grid_constan
     }
 }
 
-/* Blocks of threads: a multiprocessor holds the tables of one, which has as many threads as make
- * all multiprocessors work. */
-unsigned threads_of(bool aes, uint64_t units, unsigned sms) {
-    unsigned threads = THREADS_FEW;
-    while (aes && threads < THREADS_MAX && units > (uint64_t)threads * sms)
-        threads *= 2;
-    return threads;
+/* Blocks of threads: a multiprocessor holds the tables of one, and a task's block is cut into
+ * whole ones. As many threads as let all multiprocessors be through first: each of them does so
+ * many rounds, which take as long as threads have to share its shared memory, and some time more. */
+unsigned threads_of(bool aes, uint32_t blocks, uint64_t units, unsigned sms) {
+    enum { BESIDE = 96 };
+    unsigned best = THREADS_FEW;
+    uint64_t least = ~(uint64_t)0;
+    for (unsigned t = THREADS_FEW; aes && t <= THREADS_MAX; t += WARP) {
+        const uint64_t tiles = blocks * ((units + t - 1) / t), rounds = (tiles + sms - 1) / sms;
+        if (rounds * (t + BESIDE) < least) {
+            least = rounds * (t + BESIDE);
+            best = t;
+        }
+    }
+    return best;
 }
 
 template <unsigned KIND> cudaError_t run(const vec_launch *l, unsigned sms, uint32_t units,
@@ -110,7 +118,7 @@ template <unsigned KIND> cudaError_t run(const vec_launch *l, unsigned sms, uint
     const uint64_t alone = (uint64_t)l->t.count * units;
     const bool parts = has_parts(KIND) && 8 * alone <= (uint64_t)THREADS_MAX * sms;
     const uint64_t work = parts ? (uint64_t)units * WARP : units;
-    const unsigned threads = threads_of(aes, work * l->t.count, sms);
+    const unsigned threads = threads_of(aes, l->t.count, work, sms);
     vec_launch mine = *l;
     mine.tiles = (uint32_t)((work + threads - 1) / threads);
     const uint64_t all = (uint64_t)mine.t.count * mine.tiles, most = (uint64_t)sms * (aes ? 1 : 8);

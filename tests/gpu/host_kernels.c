@@ -109,12 +109,14 @@ void host_kernels_bits(const bits_task *t) {
         sum_bits(t, key, t->x.hi, t->out.hi);
 }
 
-void host_kernels_hash(const digest_item *items, uint32_t count, uint64_t chunks,
-                       uint8_t *digests) {
+void host_kernels_hash(const digest_item *items, uint32_t count, uint32_t ends, uint64_t chunks,
+                       const digest_places *to) {
     for (uint64_t k = 0; k < chunks; k++)
-        digest_chunk(items, count, k, digests + DIGEST_BYTES * k);
-    for (uint32_t i = 0; i < count; i++)
-        digest_item_end(&items[i], digests);
+        digest_chunk(items, count, k,
+                     k < to->split ? to->near + DIGEST_BYTES * k
+                                   : to->far + DIGEST_BYTES * (k - to->split));
+    for (uint32_t i = 0; i < ends; i++)
+        digest_item_end(&items[i], to->near);
 }
 
 static void run_hash(const uvcc_task *t) {
@@ -123,7 +125,8 @@ static void run_hash(const uvcc_task *t) {
     uint8_t *digests = malloc(DIGEST_BYTES * (chunks + 1));
     if (items == NULL || digests == NULL)
         abort();
-    host_kernels_hash(items, t->u.hash.count, chunks, digests);
+    const digest_places to = {digests, NULL, chunks};
+    host_kernels_hash(items, t->u.hash.count, t->u.hash.count, chunks, &to);
     free(digests);
     free(items);
 }

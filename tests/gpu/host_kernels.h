@@ -14,7 +14,8 @@ void host_kernels_vec(const vec_task *t, const uvcc_step_keys *keys);
 void host_kernels_map(const map_task *t);
 void host_kernels_gemm(const product_task *t);
 void host_kernels_bits(const bits_task *t);
-void host_kernels_hash(const digest_item *items, uint32_t count, uint64_t chunks, uint8_t *digests);
+void host_kernels_hash(const digest_item *items, uint32_t count, uint32_t ends, uint64_t chunks,
+                       const digest_places *to);
 void host_kernels_bytes(const uvcc_copy_item *items, uint32_t count, bool wipe);
 
 #endif

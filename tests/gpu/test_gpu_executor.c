@@ -6,6 +6,7 @@
 #include "fake/fake_cuda.h"
 
 #include "card_job.h"
+#include "hashes.h"
 #include "in_place.h"
 #include "vector_test.h"
 
@@ -14,6 +15,8 @@
 #include <unistd.h>
 
 #define SHORT_NS ((uint64_t)30000000) /* a deadline that passes */
+
+enum { MESSAGES = 8, MESSAGE = 8 << 20 }; /* as many as one chunk of a pool */
 
 static uvcc_gpu *open_with(uint64_t deadline_ns) {
     uvcc_gpu_config cfg = card_config();
@@ -36,6 +39,15 @@ static void golden_vectors(void **state) {
     vector_test_golden(&v);
     vector_test_random(&v, 9);
     in_place_maps(&v);
+    uvcc_gpu_free(x);
+    assert_int_equal(fake_device_bytes() + fake_pinned_bytes(), 0);
+}
+
+static void hashes(void **state) {
+    uvcc_gpu *x = open_with(0);
+    const vector_executor v = on_fake(x);
+    (void)state;
+    hashes_anywhere(&v);
     uvcc_gpu_free(x);
     assert_int_equal(fake_device_bytes() + fake_pinned_bytes(), 0);
 }
@@ -300,6 +312,47 @@ static void memory_that_is_not_wiped(void **state) {
     fake_block(FAKE_NONE);
 }
 
+/* What fills the budget comes back, and is zero. */
+static void messages_are_zero_when_they_come_back(void **state) {
+    static const uint8_t zero[MESSAGE] = {0};
+    uvcc_gpu_config cfg = card_config();
+    uint8_t *p[MESSAGES];
+    (void)state;
+    cfg.pinned_bytes = MESSAGES * (uint64_t)MESSAGE;
+    uvcc_gpu *x = card_open(&cfg);
+    const uvcc_allocator al = uvcc_gpu_allocator(x);
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < MESSAGES; i++) {
+            p[i] = al.alloc(al.user, MESSAGE - i, UVCC_MEM_WIRE);
+            assert_non_null(p[i]);
+            assert_true(round == 0 || memcmp(p[i], zero, MESSAGE - MESSAGES) == 0);
+            memset(p[i], 7, MESSAGE - i);
+        }
+        for (unsigned i = 0; i < MESSAGES; i++)
+            al.free(al.user, p[i], MESSAGE - i, UVCC_MEM_WIRE);
+    }
+    uvcc_gpu_free(x);
+}
+
+/* A device that does not answer keeps nobody from wiping what came back before. */
+static void messages_of_a_lost_device(void **state) {
+    static const uint8_t zero[MESSAGE] = {0};
+    uvcc_gpu *x = open_with(SHORT_NS);
+    const uvcc_allocator al = uvcc_gpu_allocator(x);
+    (void)state;
+    uint8_t *p = al.alloc(al.user, MESSAGE, UVCC_MEM_WIRE);
+    assert_non_null(p);
+    memset(p, 7, MESSAGE);
+    fake_hang(true);
+    loose_job j = loose_make(x, 1);
+    assert_int_equal(uvcc_gpu_submit(x, &j.job), 0);
+    al.free(al.user, p, MESSAGE, UVCC_MEM_WIRE);
+    loose_end(x, &j);
+    uvcc_gpu_free(x);
+    assert_memory_equal(p, zero, MESSAGE);
+    fake_hang(false);
+}
+
 /* ---- sessions ---- */
 
 /* A completion of another session does not end the wait for one's own. */
@@ -349,12 +402,15 @@ __attribute__((visibility("default"), used)) int __lsan_is_turned_off(void) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_vectors),
+        cmocka_unit_test(hashes),
         cmocka_unit_test(devices_are_looked_at),
         cmocka_unit_test(what_is_read_is_not_written),
         cmocka_unit_test(copies_are_within_budgets),
         cmocka_unit_test(memory_of_a_device_is_refused),
         cmocka_unit_test(items_of_a_copy_keep_their_order),
         cmocka_unit_test(tensors_are_zero_when_they_come_back),
+        cmocka_unit_test(messages_are_zero_when_they_come_back),
+        cmocka_unit_test(messages_of_a_lost_device),
         cmocka_unit_test(kernels_that_never_end),
         cmocka_unit_test(calls_that_do_not_return),
         cmocka_unit_test(memory_that_does_not_come),

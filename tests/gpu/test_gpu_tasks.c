@@ -3,6 +3,7 @@
  * operands in pinned memory; what cannot run fails and says why; completions go to whose cookie
  * they have. Skipped where there is no card. */
 #include "card_job.h"
+#include "hashes.h"
 #include "in_place.h"
 #include "vector_test.h"
 
@@ -37,6 +38,15 @@ static void maps_in_place(void **state) {
     const vector_executor v = on_card(x);
     (void)state;
     in_place_maps(&v);
+    uvcc_gpu_free(x);
+}
+
+static void hashes(void **state) {
+    const uvcc_gpu_config cfg = card_config();
+    uvcc_gpu *x = card_open(&cfg);
+    const vector_executor v = on_card(x);
+    (void)state;
+    hashes_anywhere(&v);
     uvcc_gpu_free(x);
 }
 
@@ -142,12 +152,37 @@ static void a_budget_holds(void **state) {
     uvcc_gpu_free(x);
 }
 
+/* What fills the budget comes back, and is zero. */
+static void messages_are_zero_when_they_come_back(void **state) {
+    enum { BLOCKS = 8, BYTES = 8 << 20 };
+    uvcc_gpu_config cfg = card_config();
+    cfg.pinned_bytes = BLOCKS * BYTES;
+    uvcc_gpu *x = card_open(&cfg);
+    const uvcc_allocator al = uvcc_gpu_allocator(x);
+    uint8_t *p[BLOCKS];
+    (void)state;
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            p[i] = al.alloc(al.user, BYTES - i, UVCC_MEM_WIRE);
+            assert_non_null(p[i]);
+            for (unsigned k = 0; round != 0 && k < BYTES - BLOCKS; k++)
+                assert_int_equal(p[i][k], 0);
+            memset(p[i], 7, BYTES - i);
+        }
+        for (unsigned i = 0; i < BLOCKS; i++)
+            al.free(al.user, p[i], BYTES - i, UVCC_MEM_WIRE);
+    }
+    uvcc_gpu_free(x);
+}
+
 int main(void) {
     card_needed();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_vectors),
         cmocka_unit_test(other_operands),
         cmocka_unit_test(maps_in_place),
+        cmocka_unit_test(hashes),
+        cmocka_unit_test(messages_are_zero_when_they_come_back),
         cmocka_unit_test(jobs_of_several_sessions),
         cmocka_unit_test(a_stray_pointer_is_refused),
         cmocka_unit_test(items_of_a_copy_keep_their_order),

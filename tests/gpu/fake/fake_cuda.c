@@ -340,11 +340,11 @@ cudaError_t uvcci_gpu_run_bits(const bits_task *t, unsigned sms, cudaStream_t s)
     return e;
 }
 
-cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint64_t chunks,
-                               uint8_t *digests, cudaStream_t s) {
+cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint32_t ends,
+                               uint64_t chunks, const digest_places *to, cudaStream_t s) {
     cudaError_t e = cudaSuccess;
     if (runs(s, &e))
-        host_kernels_hash(items, count, chunks, digests);
+        host_kernels_hash(items, count, ends, chunks, to);
     return e;
 }
 
