@@ -743,6 +743,18 @@ int host_set_public(host *h, host_worker *w, uint32_t tensor, const int64_t *v) 
     return rc == 0 ? EXIT_DONE : host_failed(h, "a public value", rc);
 }
 
+int host_set_shares(host *h, host_worker *w, unsigned party, uint32_t tensor, const uint64_t *lo,
+                    const uint64_t *hi) {
+    int rc;
+    while ((rc = uvcc_session_set_shares(w->party[party].session, tensor, lo, hi)) ==
+           UVCC_ERR_AGAIN) {
+        const int status = settle(h);
+        if (status != EXIT_DONE)
+            return status;
+    }
+    return rc == 0 ? EXIT_DONE : host_failed(h, "shares", rc);
+}
+
 /* ---- the end ---- */
 
 /* What waits for a peer's AUDIT when a run ends early is written as far as it goes. */

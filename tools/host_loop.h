@@ -146,6 +146,9 @@ int host_end(host *h);
 
 /* The same public value of a PERSIST tensor at the three parties of a worker. */
 int host_set_public(host *h, host_worker *w, uint32_t tensor, const int64_t *v);
+/* A party's two components of one, at that party. */
+int host_set_shares(host *h, host_worker *w, unsigned party, uint32_t tensor, const uint64_t *lo,
+                    const uint64_t *hi);
 /* The present time of a worker's sessions. */
 uint64_t host_now(const host *h, const host_worker *w);
 /* Steps that all parties have finished. */
