@@ -84,6 +84,9 @@ static const flag flags[] = {
     {"seed", "N", FLAG_SEED, AT(run.seed), 0, 0, NULL,
      "of adapters, order of rows, keys and masks (1)"},
     {"plot", "FILE.svg", FLAG_TEXT, AT(plot), 0, 0, NULL, "draw the loss"},
+    {"checkpoint", "DIR", FLAG_TEXT, AT(checkpoint), 0, 0, NULL,
+     "keep the parties' shares after every step, encrypted under their keys; go on from them if "
+     "there are any"},
     RUN_FLAGS(AT),
 };
 static const flag_set set = {"train --model DIR", flags, sizeof flags / sizeof flags[0],
@@ -101,8 +104,7 @@ void ft_options_print_help(FILE *to) {
         "the same party, and at the end what was trained.\n"
         "\n"
         "This is a simulation: all keys and all randomness follow from --seed, so that a run can "
-        "be repeated. It protects nothing from anyone who knows the seed. Nothing is kept of a run "
-        "that is interrupted: there is no --checkpoint.\n"
+        "be repeated. It protects nothing from anyone who knows the seed.\n"
         "\n"
         "Options (defaults in parentheses):\n");
     flags_print(&set, to);

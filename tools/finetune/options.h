@@ -8,7 +8,7 @@
 
 typedef struct ft_options {
     run_options run;
-    const char *model, *data, *out, *plot; /* out, plot NULL: not given */
+    const char *model, *data, *out, *plot, *checkpoint; /* the last three NULL: not given */
     uint32_t method, labels, pool, rank, adapt;
     uint32_t tokens, batch, microbatches, steps, held_out;
     uint32_t optimizer;

@@ -16,6 +16,7 @@
 #include "../interrupt.h"
 #include "../report.h"
 #include "../svg.h"
+#include "manifest.h"
 #include "plain.h"
 
 #define MESSAGE_BYTES 512u
@@ -31,10 +32,11 @@ typedef struct ft_run {
     int64_t *initial, *input;
     double *loss; /* of every step */
     uint32_t losses, right;
+    lm_start start; /* where this run begins */
     double eval_loss;
     uint8_t weights_sha256[32];
     int written; /* an exit status */
-    bool opened, equal;
+    bool equal;
     double time_s;
     report_pace pace;
 } ft_run;
@@ -66,6 +68,15 @@ static const int64_t *give_input(void *user, const host_worker *w, uint32_t step
     (void)w;
     ft_model_input(&r->model, &r->data, id, ft_place_row, &at, r->input);
     return r->input;
+}
+
+/* What is kept is the training: steps behind it change nothing, and take nothing away. */
+static int keep_shares(void *user, const host_worker *w, unsigned party, const uvcc_event *e) {
+    const ft_run *r = user;
+    const bool trains = strcmp(r->entry, "train") == 0;
+    return r->o->checkpoint != NULL && trains
+               ? lm_checkpoint_event(r->o->checkpoint, w, party, e)
+               : EXIT_DONE;
 }
 
 /* ---- weights ---- */
@@ -126,7 +137,8 @@ static int set_weights(ft_run *r) {
     const uvcc_random random = uvcc_seeded(&seeded, r->o->run.seed, UINT32_MAX);
     int status = EXIT_DONE;
     for (uint32_t i = 0; i < r->model.count && status == EXIT_DONE; i++)
-        status = set_weight(r, i, &random);
+        if (!r->start.resumes || r->model.weight[i].open) /* public ones are in no checkpoint */
+            status = set_weight(r, i, &random);
     return status;
 }
 
@@ -156,9 +168,20 @@ static double nats(const ft_run *r, uint32_t id, uint64_t n) {
 }
 
 static void show(ft_run *r, double loss) {
-    if (report_pace_due(&r->pace, r->step == 1 || r->step == r->o->steps))
+    const uint32_t done = r->step - r->start.step;
+    if (report_pace_due(&r->pace, done == 1 || r->step == r->o->steps))
         report_line(false, "step %u/%u  loss %.4f  %s", r->step, r->o->steps, loss,
-                    report_pace_left(&r->pace, r->step, r->o->steps));
+                    report_pace_left(&r->pace, done, r->o->steps - r->start.step));
+}
+
+static int say_interrupted(const ft_run *r) {
+    if (r->o->checkpoint != NULL)
+        return report_error(EXIT_INTERRUPTED,
+                            "interrupted in step %u of %u; the same command goes on from %s",
+                            r->step + 1, r->o->steps, r->o->checkpoint);
+    return report_error(EXIT_INTERRUPTED,
+                        "interrupted in step %u of %u; nothing is kept (see --checkpoint)",
+                        r->step + 1, r->o->steps);
 }
 
 static int train(ft_run *r) {
@@ -178,10 +201,7 @@ static int train(ft_run *r) {
         show(r, r->loss[r->losses++]);
     }
     report_line_end();
-    if (status == EXIT_INTERRUPTED)
-        return report_error(status, "interrupted in step %u of %u; nothing is kept", r->step + 1,
-                            r->o->steps);
-    return status;
+    return status == EXIT_INTERRUPTED ? say_interrupted(r) : status;
 }
 
 /* On the rows that were held out, a microbatch at a time. */
@@ -191,8 +211,13 @@ static int evaluate(ft_run *r) {
     int status = EXIT_DONE;
     for (uint32_t at = r->data.learned; at < r->data.rows && status == EXIT_DONE; at += each) {
         status = run_step(r, "eval", true);
-        if (status == EXIT_INTERRUPTED)
+        if (status == EXIT_INTERRUPTED && r->o->checkpoint == NULL)
             return report_error(status, "interrupted behind the last step; nothing is kept");
+        if (status == EXIT_INTERRUPTED)
+            return report_error(status,
+                                "interrupted behind the last step; the same command goes on from "
+                                "%s",
+                                r->o->checkpoint);
         if (status != EXIT_DONE)
             break;
         const int64_t *labels = output(r, UVCC_FINETUNE_OUT_EVAL_LABELS);
@@ -263,7 +288,7 @@ static json_t *to_json(const ft_run *r) {
     } members[] = {
         {"method", json_string(methods[r->o->method])},
         {"loss", loss},
-        {"final_loss", json_real(final_loss(r))},
+        {"final_loss", r->losses != 0 ? json_real(final_loss(r)) : json_null()},
         {"held_out", held_out(r)},
         {"parameters", json_integer((json_int_t)r->model.elements)},
         {"trained_parameters", json_integer((json_int_t)r->model.trained)},
@@ -289,13 +314,13 @@ static json_t *to_json(const ft_run *r) {
 }
 
 static int plot(const ft_run *r) {
-    if (r->o->plot == NULL)
+    if (r->o->plot == NULL || r->losses == 0)
         return EXIT_DONE;
     double *x = malloc(r->losses * sizeof *x);
     if (x == NULL)
         return report_error(EXIT_FAILED, "out of memory");
     for (uint32_t i = 0; i < r->losses; i++)
-        x[i] = i + 1;
+        x[i] = r->start.step + i + 1;
     const svg_series series = {"loss", "#1560bd", x, r->loss, r->losses, true};
     svg_panel panel = {.x = {.label = "step", .whole = true},
                        .y = {.label = "nats"},
@@ -322,10 +347,12 @@ static void summary(const ft_run *r) {
     (void)fprintf(to, "model            %s, %llu of %llu weights trained\n",
                   description_family(&r->model.from.d), (unsigned long long)r->model.trained,
                   (unsigned long long)r->model.elements);
-    (void)fprintf(to,
-                  "loss             %.4f nats at first, %.4f over the last tenth (opened to party "
-                  "%u)\n",
-                  r->loss[0], final_loss(r), r->model.cfg.label_owner);
+    if (r->losses != 0)
+        (void)fprintf(
+            to,
+            "loss             %.4f nats at first, %.4f over the last tenth (opened to party "
+            "%u)\n",
+            r->loss[0], final_loss(r), r->model.cfg.label_owner);
     if (rows != 0)
         (void)fprintf(to, "held out         %u rows, loss %.4f", rows, r->eval_loss);
     if (rows != 0 && r->data.labelled)
@@ -357,12 +384,60 @@ static void warn_of_losses(const ft_run *r) {
                         "the loss is %.4f in step %u, which is no model's: values left their "
                         "bounds, and the weights are worth nothing; try a smaller --lr, or more "
                         "--value-bits (see uvcc model check)",
-                        r->loss[i], i + 1);
+                        r->loss[i], r->start.step + i + 1);
             return;
         }
 }
 
 /* ---- from begin to end ---- */
+
+static int open_checkpoint(ft_run *r) {
+    return r->o->checkpoint == NULL
+               ? EXIT_DONE
+               : ft_checkpoint_open(r->o->checkpoint, r->o, &r->model, &r->data, &r->start);
+}
+
+static int resume(ft_run *r) {
+    FILE *to = report_stream(r->o->run.json);
+    const int status = lm_checkpoint_resume(&r->host, r->o->checkpoint, r->start.step);
+    if (status == EXIT_DONE)
+        (void)fprintf(to, "going on         from step %u of %u, kept in %s\n", r->start.step,
+                      r->o->steps, r->o->checkpoint);
+    (void)fflush(to);
+    return status;
+}
+
+/* A checkpoint's shares go in before the handshake, which agrees on the step; the initial weights
+ * after it. */
+static int start(ft_run *r) {
+    const host_config c = {.command = "finetune",
+                           .run = &r->o->run,
+                           .replicas = 1,
+                           .stages = 1,
+                           .tensor_ranks = 1,
+                           .threads = 1,
+                           .first_step = r->start.step,
+                           .run_number = r->start.run,
+                           .checkpoints = r->o->checkpoint != NULL,
+                           .smaller = "a smaller --batch or --tokens, or more --microbatches",
+                           .hooks = {.user = r,
+                                     .program = make_program,
+                                     .entry = entry_of,
+                                     .input = give_input,
+                                     .event = keep_shares}};
+    r->entry = "train";
+    r->step = r->start.step;
+    int status = host_open(&r->host, &c);
+    if (status == EXIT_DONE && r->o->checkpoint != NULL)
+        status = lm_checkpoint_take_run(r->o->checkpoint, r->start.run);
+    if (status == EXIT_DONE && r->start.resumes)
+        status = resume(r);
+    if (status == EXIT_DONE)
+        status = host_start(&r->host);
+    if (status == EXIT_DONE)
+        status = host_ready(&r->host);
+    return status == EXIT_DONE ? set_weights(r) : status;
+}
 
 static int begin(ft_run *r) {
     char message[MESSAGE_BYTES] = "";
@@ -378,21 +453,8 @@ static int begin(ft_run *r) {
     if (r->initial == NULL || r->input == NULL || r->loss == NULL)
         return report_error(EXIT_FAILED, "out of memory");
     memcpy(r->initial, r->model.values, r->model.elements * sizeof *r->initial);
-    const host_config c = {
-        .command = "finetune",
-        .run = &r->o->run,
-        .replicas = 1,
-        .stages = 1,
-        .tensor_ranks = 1,
-        .threads = 1,
-        .smaller = "a smaller --batch or --tokens, or more --microbatches",
-        .hooks = {.user = r, .program = make_program, .entry = entry_of, .input = give_input}};
-    status = host_open(&r->host, &c);
-    if (status == EXIT_DONE)
-        status = host_start(&r->host);
-    if (status == EXIT_DONE)
-        status = host_ready(&r->host);
-    return status == EXIT_DONE ? set_weights(r) : status;
+    status = open_checkpoint(r);
+    return status == EXIT_DONE ? start(r) : status;
 }
 
 static int run(ft_run *r, report_json *json) {
@@ -437,13 +499,13 @@ static int end(ft_run *r) {
 static int check_places(const ft_options *o) {
     const output_use uses[] = {
         {"out", o->out}, {"plot", o->plot}, {"trace", o->run.trace}, {"json", o->run.json}};
-    const dir_user dirs[] = {{o->run.audit, DIR_EVIDENCE}};
+    const dir_user dirs[] = {{o->checkpoint, DIR_MODEL}, {o->run.audit, DIR_EVIDENCE}};
     const output_use read = {"data", o->data};
     int status = atomic_file_apart(uses, sizeof uses / sizeof uses[0]);
     if (status == EXIT_DONE && o->out != NULL)
         status = atomic_file_spares("out", o->out, &read, 1);
     if (status == EXIT_DONE)
-        status = dir_use_check(dirs, 1);
+        status = dir_use_check(dirs, sizeof dirs / sizeof dirs[0]);
     if (status == EXIT_DONE)
         status = atomic_file_check("out", o->out);
     return status == EXIT_DONE ? atomic_file_check("plot", o->plot) : status;
