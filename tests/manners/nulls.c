@@ -33,6 +33,7 @@
 #include <uvcc/request.h>
 #include <uvcc/store.h>
 #include <uvcc/tls.h>
+#include <uvcc/finetune.h>
 #include <uvcc/transformer.h>
 
 /* States: of a session new, loaded, started, READY; of a program being built or finished. */
@@ -259,6 +260,12 @@ static uvcc_random *a_uvcc_random(void) {
     uvcc_random *r = zeroed();
     *r = uvcc_host_random();
     return r;
+}
+
+static uvcc_finetune_config *a_uvcc_finetune_config(void) {
+    uvcc_finetune_config *c = zeroed();
+    assert_int_equal(uvcc_finetune_default(c, sizeof *c), 0);
+    return c;
 }
 
 static uvcc_transformer_config *a_uvcc_transformer_config(void) {
