@@ -17,6 +17,7 @@
 #include <uvcc/collective.h>
 #include <uvcc/demux.h>
 #include <uvcc/dialog.h>
+#include <uvcc/finetune.h>
 #include <uvcc/frame.h>
 #include <uvcc/gpu.h>
 #include <uvcc/host.h>
@@ -33,7 +34,6 @@
 #include <uvcc/request.h>
 #include <uvcc/store.h>
 #include <uvcc/tls.h>
-#include <uvcc/finetune.h>
 #include <uvcc/transformer.h>
 
 /* States: of a session new, loaded, started, READY; of a program being built or finished. */
