@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lm/checkpoint.h"
 #include "model/safetensors.h"
 #include "report.h"
 
@@ -225,6 +226,36 @@ static void test_resume(void **state) {
     remove_tree("labels.safetensors");
 }
 
+/* Part of the words of a party's shares that are 0: those of what all know mostly are. */
+static double zeros_of(unsigned party) {
+    const uvcc_transformer_worker at = {0, 0, 0};
+    uint8_t *bytes;
+    size_t len, zeros = 0;
+    assert_int_equal(lm_checkpoint_load("kept", party, &at, 1, &bytes, &len), EXIT_DONE);
+    for (size_t i = 0; i + 8 <= len; i += 8) {
+        uint64_t word;
+        memcpy(&word, bytes + i, sizeof word);
+        zeros += word == 0;
+    }
+    free(bytes);
+    return 8.0 * (double)zeros / (double)len;
+}
+
+/* A checkpoint that is not public is split: what parties have of it says nothing. */
+static void test_secret_weights(void **state) {
+    (void)state;
+    write_labels("labels.safetensors", false);
+    json_decref(tuned("gpt2", "labels.safetensors", "--steps 1 --batch 1 --checkpoint kept"));
+    for (unsigned p = 0; p < 3; p++)
+        assert_true(zeros_of(p) < 0.05);
+    remove_tree("kept");
+    json_decref(
+        tuned("gpt2", "labels.safetensors", "--public --steps 1 --batch 1 --checkpoint kept"));
+    assert_true(zeros_of(1) > 0.05); /* such as gains, which have shares all the same */
+    remove_tree("kept");
+    remove_tree("labels.safetensors");
+}
+
 /* ---- what is refused ---- */
 
 static void refused_of(const char *model, const char *more, const char *what) {
@@ -276,9 +307,13 @@ static void test_refusals(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_head),     cmocka_unit_test(test_who_has_what),
-        cmocka_unit_test(test_adapters), cmocka_unit_test(test_all_weights),
-        cmocka_unit_test(test_out),      cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_head),
+        cmocka_unit_test(test_who_has_what),
+        cmocka_unit_test(test_adapters),
+        cmocka_unit_test(test_all_weights),
+        cmocka_unit_test(test_out),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_secret_weights),
         cmocka_unit_test(test_refusals),
     };
     if (argc < 2 || !find_tool(argv[1]))
