@@ -286,7 +286,9 @@ static void test_refusals(void **state) {
     refused_of("gpt2", "--data next.safetensors --method lora --labels 2", "--labels: ");
     refused_of("gpt2", "--data labels.safetensors --pool tanh", "has no pooler");
     refused_of("gpt2", "--data labels.safetensors --rank 2", "--rank does nothing");
-    refused_of("gpt2", "--data labels.safetensors --batch 3", "must be a power of two");
+    refused_of("gpt2", "--data labels.safetensors --batch 3", "--batch 3: give a power of two");
+    refused_of("gpt2", "--data next.safetensors --method full --tokens 3",
+               "--batch 8: with rows of 3");
     refused_of("gpt2", "--data labels.safetensors --tokens 7", "has rows of 6");
     refused_of("gpt2", "--data labels.safetensors --held-out 16", "leaves none");
     refused_of("gpt2", "--data labels.safetensors --held-out 3", "--held-out 3 is no multiple");

@@ -412,6 +412,13 @@ static void test_gradients_of_heads(void **state) {
     c.model.padding = 1;
     c.model.weights = UVCC_MODEL_PUBLIC_WEIGHTS;
     check_gradients(&c);
+    c = gpt2(); /* nor norms that have no gains */
+    c.model.plain_norms = 1;
+    c.model.head = UVCC_MODEL_HEAD_NONE;
+    c.model.labels = 4;
+    c.model.pool = UVCC_MODEL_POOL_MEAN;
+    c.method = UVCC_FINETUNE_HEAD;
+    check_gradients(&c);
 }
 
 /* ---- sessions ---- */
@@ -686,6 +693,9 @@ static void test_refusals(void **state) {
     c.model.pool = UVCC_MODEL_POOL_NONE;
     c.model.tokens = 4;
     refused(&c, "padding");
+    c = gpt2();
+    c.model.plain_norms = 1;
+    refused(&c, "plain_norms");
     c = gpt_neo();
     c.model.layers = 200;
     c.model.tokens = 256;

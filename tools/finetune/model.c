@@ -90,9 +90,25 @@ static uint32_t microbatches(const ft_options *o, bool padding) {
     return o->microbatches != 0 ? o->microbatches : apart ? o->batch : 1;
 }
 
+/* The library says it of its own fields. */
+static int check_rows(const ft_data *d, const ft_options *o) {
+    const uint64_t rows = (uint64_t)o->batch * (d->labelled ? 1 : d->tokens);
+    if ((rows & (rows - 1)) == 0)
+        return EXIT_DONE;
+    if (d->labelled)
+        return report_error(EXIT_BAD_INPUT, "--batch %u: give a power of two", o->batch);
+    return report_error(EXIT_BAD_INPUT,
+                        "--batch %u: with rows of %u tokens and one that is only predicted, batch "
+                        "times tokens is no power of two; give others, or --tokens too",
+                        o->batch, d->tokens);
+}
+
 static int configure(ft_model *m, const ft_data *d, const ft_options *o) {
     uvcc_finetune_config *c = &m->cfg;
     char message[256] = "";
+    const int bad = check_rows(d, o);
+    if (bad != EXIT_DONE)
+        return bad;
     c->model.padding = d->in.padding != NULL;
     c->microbatches = microbatches(o, c->model.padding);
     c->model.sequences = o->batch / c->microbatches;

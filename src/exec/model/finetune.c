@@ -111,6 +111,8 @@ static int check_backward(const uvcc_finetune_config *c, const uvcci_message *m)
     const uvcc_model_config *model = &c->model;
     if (!uvcci_ft_goes_back(c))
         return 0;
+    if (model->plain_norms)
+        return refuse(m, "plain_norms", "must be 0 with this method: gains are what it reads");
     if (model->padding && model->sequences > 1)
         return refuse(m, "sequences",
                       "must be 1 with padding: take microbatches, which may be many");
