@@ -39,7 +39,8 @@ static bool has_logs(const char *dir) {
 }
 
 static bool used_for(const char *dir, dir_use use) {
-    static const char *const model[] = {"model.json", "party-0/key", "party-1/key", "party-2/key"};
+    static const char *const model[] = {"model.json", "finetune.json", "party-0/key", "party-1/key",
+                                        "party-2/key"};
     bool found = false;
     if (use == DIR_EVIDENCE)
         return there(dir, "public-keys");

@@ -146,8 +146,12 @@ int host_end(host *h);
 
 /* The same public value of a PERSIST tensor at the three parties of a worker. */
 int host_set_public(host *h, host_worker *w, uint32_t tensor, const int64_t *v);
-/* The three components of a PERSIST tensor that somebody split: each party's two at that party. */
-int host_set_shares(host *h, host_worker *w, uint32_t tensor, uint64_t *const part[UVCC_PARTIES]);
+/* A party's two components of one, at that party. */
+int host_set_shares(host *h, host_worker *w, unsigned party, uint32_t tensor, const uint64_t *lo,
+                    const uint64_t *hi);
+/* All three, which somebody split: each party's two at that party. */
+int host_set_components(host *h, host_worker *w, uint32_t tensor,
+                        uint64_t *const part[UVCC_PARTIES]);
 /* A party's components of a PERSIST tensor between two steps, which are its secret. */
 int host_shares(host *h, host_worker *w, unsigned party, uint32_t tensor, uint64_t *lo,
                 uint64_t *hi);

@@ -12,7 +12,9 @@ static const char *const models[] = {"mlp", "transformer", NULL};
 #define NET(member) offsetof(train_options, net.member)
 static const flag options[] = {
     {"model", "mlp|transformer", FLAG_CHOICE, AT(model), 0, 0, models,
-     "what follows is of mlp; see uvcc train --model transformer --help (mlp)"},
+     "what follows is of mlp; see uvcc train --model transformer --help, and uvcc train --model "
+     "DIR "
+     "--help for the fine-tuning of a checkpoint (mlp)"},
     {"data", "FILE", FLAG_TEXT, AT(data), 0, 0, NULL,
      "CSV file: numbers, a row per line, one column of labels 0..4095. Required"},
     {"label", "COLUMN", FLAG_TEXT, AT(label), 0, 0, NULL,

@@ -15,6 +15,7 @@
 #include "atomic_file.h"
 #include "dataset.h"
 #include "dir_use.h"
+#include "finetune/train.h"
 #include "host_loop.h"
 #include "interrupt.h"
 #include "lm/train.h"
@@ -357,22 +358,25 @@ static int train_on(const train_options *o, const dataset *d, report_json *json)
     return status != EXIT_DONE ? status : ended;
 }
 
-/* The words name the model; the perceptron is the default. */
-static bool wants_transformer(int argc, char *const *argv) {
-    bool yes = false;
+/* What --model says; the perceptron is the default. */
+static const char *model_of(int argc, char *const *argv) {
+    const char *model = "mlp";
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--model") == 0 && i + 1 < argc)
-            yes = strcmp(argv[i + 1], "transformer") == 0;
+            model = argv[++i];
         else if (strncmp(argv[i], "--model=", 8) == 0)
-            yes = strcmp(argv[i] + 8, "transformer") == 0;
+            model = argv[i] + 8;
     }
-    return yes;
+    return model;
 }
 
 /* All that can be wrong with options and data is found before the sessions begin. */
 int train_main(int argc, char *const *argv) {
-    if (wants_transformer(argc, argv))
+    const char *model = model_of(argc, argv);
+    if (strcmp(model, "transformer") == 0)
         return lm_train_main(argc, argv);
+    if (strcmp(model, "mlp") != 0) /* a checkpoint's directory */
+        return ft_train_main(argc, argv);
     char message[MESSAGE_BYTES];
     train_options o;
     if (options_parse(&o, argc, argv, message, sizeof message) != 0)

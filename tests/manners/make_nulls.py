@@ -14,7 +14,7 @@ OPAQUE = {'uvcc_session', 'uvcc_program', 'uvcc_link', 'uvcc_link_msg', 'uvcc_lo
           'uvcc_prg_uses', 'uvcc_demux', 'uvcc_net', 'uvcc_store'}
 # Complete types that mean nothing when they are all zero.
 MADE = {'uvcc_allocator', 'uvcc_random', 'uvcc_config', 'uvcc_link_config', 'uvcc_transformer_config',
-        'uvcc_mlp_config', 'uvcc_model_config', 'uvcc_peer_info', 'uvcc_net_config', 'uvcc_net_session', 'uvcc_net_link',
+        'uvcc_finetune_config', 'uvcc_mlp_config', 'uvcc_model_config', 'uvcc_peer_info', 'uvcc_net_config', 'uvcc_net_session', 'uvcc_net_link',
         'uvcc_net_peer', 'uvcc_net_refusal', 'uvcc_tls_config', 'uvcc_store_config'}
 # Pointers that may be NULL, as their headers say: function -> parameters.
 OPTIONAL = {
@@ -23,6 +23,8 @@ OPTIONAL = {
     'uvcc_job_root_decode': {'fault'},
     'uvcc_proof_check': {'fault'},
     'uvcc_proof_decode': {'fault'},
+    'uvcc_finetune_check': {'message'},
+    'uvcc_finetune_program': {'message'},
     'uvcc_frame_decode_header': {'why'},
     'uvcc_key_make': {'why'},
     'uvcc_key_read': {'why'},

@@ -17,6 +17,7 @@
 #include <uvcc/collective.h>
 #include <uvcc/demux.h>
 #include <uvcc/dialog.h>
+#include <uvcc/finetune.h>
 #include <uvcc/frame.h>
 #include <uvcc/gpu.h>
 #include <uvcc/host.h>
@@ -259,6 +260,12 @@ static uvcc_random *a_uvcc_random(void) {
     uvcc_random *r = zeroed();
     *r = uvcc_host_random();
     return r;
+}
+
+static uvcc_finetune_config *a_uvcc_finetune_config(void) {
+    uvcc_finetune_config *c = zeroed();
+    assert_int_equal(uvcc_finetune_default(c, sizeof *c), 0);
+    return c;
 }
 
 static uvcc_transformer_config *a_uvcc_transformer_config(void) {

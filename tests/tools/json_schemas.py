@@ -8,6 +8,7 @@ import copy
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,12 @@ CASES = [
     ("train-transformer", MODEL + " --steps 1 --reveal no --transcript off", 0),
     ("train-transformer", MODEL + " --steps 1 --check --checkpoint model", 0),
     ("train-transformer", MODEL + " --steps 1 --checkpoint model", 0),
+    ("train-model", "train --model %s/tests/data/models/bert --data rows.safetensors --batch 2 --steps 1 --check "
+     "--held-out 2 --profile" % ROOT, 0),
+    ("train-model", "train --model %s/tests/data/models/gpt2 --data next.safetensors --method lora --batch 1 --steps 1 "
+     "--held-out 1 --checkpoint tuned" % ROOT, 0),
+    ("train-model", "train --model %s/tests/data/models/gpt2 --data next.safetensors --method lora --batch 1 --steps 1 "
+     "--held-out 1 --checkpoint tuned" % ROOT, 0),
     ("replay", "replay logs/party0.uvlog", 0),
     ("replay", "replay logs/party0.uvlog --until 20", 0),
     ("replay", "replay logs/party0.uvlog --until 99999999", 2),
@@ -150,6 +157,19 @@ def spoiled(value):
             yield "first: " + what, [part] + value[1:]
 
 
+def rows(path, **tensors):
+    """A safetensors file of I64 tensors, each a list of rows or of numbers."""
+    header, values = {}, b""
+    for name, v in tensors.items():
+        shape = [len(v), len(v[0])] if isinstance(v[0], list) else [len(v)]
+        flat = [x for row in v for x in row] if len(shape) == 2 else v
+        header[name] = {"dtype": "I64", "shape": shape, "data_offsets": [len(values), len(values) + 8 * len(flat)]}
+        values += struct.pack("<%dq" % len(flat), *flat)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + values)
+
+
 def damage():
     """Outputs of runs that find something: a byte changed, bundles missing."""
     shutil.copytree("good", "bad")
@@ -178,6 +198,8 @@ def main():
     bad += ["%s.schema.json is of no case of this test" % name for name in sorted(unused)]
     with open("t.csv", "w", encoding="utf-8") as f:
         f.write(ROWS)
+    rows("rows.safetensors", input_ids=[[1, 2], [3, 4], [5, 6], [7, 8]], labels=[0, 1, 0, 1])
+    rows("next.safetensors", input_ids=[[1, 2, 3], [2, 3, 4]])
     seen = set()
     waiting = jobs()
     try:

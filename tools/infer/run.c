@@ -110,7 +110,7 @@ static int give_weight(infer *f, uint32_t i, const uvcc_model_weight *of, const 
     if (f->o->public_weights)
         return host_set_public(&f->host, w, (uint32_t)tensor, r->fixed);
     const int rc = uvcc_client_split(r->fixed, n, &f->split, r->part[0], r->part[1], r->part[2]);
-    return rc == 0 ? host_set_shares(&f->host, w, (uint32_t)tensor, r->part)
+    return rc == 0 ? host_set_components(&f->host, w, (uint32_t)tensor, r->part)
                    : host_failed(&f->host, of->name, rc);
 }
 

@@ -406,33 +406,28 @@ static int set_aside(const char *dir, const shares *all, const lm_start *start) 
     return EXIT_DONE;
 }
 
-static int open_kept(const char *dir, const lm_manifest *want, const shares *all, bool extend,
-                     lm_start *out) {
+static int open_kept(const char *dir, const lm_kept *kept, const shares *all, lm_start *out) {
     char path[PATH_BYTES];
-    lm_manifest kept;
     bool any;
-    int status = lm_manifest_read(dir, &kept, &any);
+    int status = kept->read(kept->user, dir, &any);
     if (status == EXIT_DONE && !any) {
-        path_of(path, "%s/model.json", dir);
-        return all->count == 0 ? lm_manifest_write(dir, want)
+        path_of(path, "%s/%s", dir, kept->file);
+        return all->count == 0 ? kept->write(kept->user, dir)
                                : missing(path, "it says what they are of; put it back from a copy, "
                                                "or give another directory to begin anew");
     }
     if (status == EXIT_DONE)
-        status = lm_manifest_compare(dir, &kept, want);
+        status = kept->compare(kept->user, dir);
     if (status == EXIT_DONE)
         status = check_parts(dir, all);
-    out->resumes = all->count != 0 && !only_begun(all, &kept.cfg);
+    out->resumes = all->count != 0 && !only_begun(all, kept->workers);
     if (status == EXIT_DONE && out->resumes)
-        status = last_of(dir, all, &kept.cfg, &out->step);
-    if (status == EXIT_DONE)
-        status = lm_manifest_steps(dir, &kept, want, out->step, extend);
-    out->extended = kept.extended != 0;
-    return status;
+        status = last_of(dir, all, kept->workers, &out->step);
+    return status == EXIT_DONE ? kept->steps(kept->user, dir, out->step) : status;
 }
 
 /* The lock comes first: of two processes each would take the other's run for its own. */
-int lm_checkpoint_open(const char *dir, const lm_manifest *want, bool extend, lm_start *out) {
+int lm_checkpoint_open_kept(const char *dir, const lm_kept *kept, lm_start *out) {
     char path[PATH_BYTES];
     shares all = {0};
     *out = (lm_start){0};
@@ -445,7 +440,7 @@ int lm_checkpoint_open(const char *dir, const lm_manifest *want, bool extend, lm
     if (status == EXIT_DONE)
         status = find_shares(dir, &all);
     if (status == EXIT_DONE)
-        status = open_kept(dir, want, &all, extend, out);
+        status = open_kept(dir, kept, &all, out);
     for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
         path_of(path, "%s/party-%u", dir, p);
         why = dir_make(path);
@@ -455,6 +450,46 @@ int lm_checkpoint_open(const char *dir, const lm_manifest *want, bool extend, lm
         status = set_aside(dir, &all, out);
     free(all.of);
     return status == EXIT_DONE ? lm_checkpoint_next_run(dir, &out->run) : status;
+}
+
+/* ---- of a language model ---- */
+
+typedef struct manifests {
+    const lm_manifest *want;
+    lm_manifest kept;
+    bool extend;
+} manifests;
+
+static int read_manifest(void *user, const char *dir, bool *any) {
+    return lm_manifest_read(dir, &((manifests *)user)->kept, any);
+}
+
+static int write_manifest(void *user, const char *dir) {
+    return lm_manifest_write(dir, ((manifests *)user)->want);
+}
+
+static int compare_manifests(void *user, const char *dir) {
+    const manifests *m = user;
+    return lm_manifest_compare(dir, &m->kept, m->want);
+}
+
+static int settle_steps(void *user, const char *dir, uint32_t done) {
+    manifests *m = user;
+    return lm_manifest_steps(dir, &m->kept, m->want, done, m->extend);
+}
+
+int lm_checkpoint_open(const char *dir, const lm_manifest *want, bool extend, lm_start *out) {
+    manifests m = {.want = want, .extend = extend};
+    const lm_kept kept = {.user = &m,
+                          .file = "model.json",
+                          .workers = &want->cfg,
+                          .read = read_manifest,
+                          .write = write_manifest,
+                          .compare = compare_manifests,
+                          .steps = settle_steps};
+    const int status = lm_checkpoint_open_kept(dir, &kept, out);
+    out->extended = m.kept.extended != 0;
+    return status;
 }
 
 /* ---- shares ---- */
@@ -539,16 +574,16 @@ static int other_history(const char *dir, const uvcc_transformer_worker *at,
                         path, info[0].run, info[1].run, info[2].run);
 }
 
-int lm_checkpoint_resume(job *j, const char *dir, uint32_t step) {
+int lm_checkpoint_resume(const host *h, const char *dir, uint32_t step) {
     int status = EXIT_DONE;
-    for (uint32_t i = 0; i < j->host.workers && status == EXIT_DONE; i++) {
+    for (uint32_t i = 0; i < h->workers && status == EXIT_DONE; i++) {
         uvcc_checkpoint_info info[UVCC_PARTIES];
-        const uvcc_transformer_worker at = job_place(&j->host.worker[i]);
+        const uvcc_transformer_worker at = job_place(&h->worker[i]);
         for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
             char path[PATH_BYTES], label[LABEL_BYTES];
             uint8_t *bytes;
             size_t len;
-            uvcc_session *session = j->host.worker[i].party[p].session;
+            uvcc_session *session = h->worker[i].party[p].session;
             status = lm_checkpoint_load(dir, p, &at, step, &bytes, &len);
             if (status != EXIT_DONE)
                 break;

@@ -2,7 +2,8 @@
 /* checkpoint.h - a model that is kept: each party's shares, each worker's in a file of its own,
  * encrypted under the party's key.
  *
- *     DIR/model.json                    what it was begun with (manifest.h); public
+ *     DIR/model.json                    what it was begun with (manifest.h); public. Of fine-tuning
+ *                                       DIR/finetune.json (../finetune/manifest.h)
  *     DIR/lock                          held by the process that uses the directory
  *     DIR/party-P/key                   the party's storage key, mode 0600
  *     DIR/party-P/run                   the last run's number
@@ -28,11 +29,25 @@ typedef struct lm_start {
     uint32_t step, run;
 } lm_start;
 
+/* What a directory says that its model was begun with, and what is said of another. All return an
+ * exit status after reporting. */
+typedef struct lm_kept {
+    void *user;
+    const char *file;                                    /* its name */
+    const uvcc_transformer_config *workers;              /* whose workers have shares */
+    int (*read)(void *user, const char *dir, bool *any); /* *any: there is one */
+    int (*write)(void *user, const char *dir);
+    int (*compare)(void *user, const char *dir); /* with what was read; but for steps: */
+    int (*steps)(void *user, const char *dir, uint32_t done);
+} lm_kept;
+
 /* All return an exit status after reporting. Makes what is missing in a directory without shares;
  * says the number of the run that begins, greater than all before. Refused: a
  * model that was begun with something else, but for more steps with `extend`; one that lacks a key,
  * the number of a run, model.json or a step that all parties have. */
 int lm_checkpoint_open(const char *dir, const lm_manifest *want, bool extend, lm_start *out);
+/* The same of any model that is kept; out->extended stays false. */
+int lm_checkpoint_open_kept(const char *dir, const lm_kept *kept, lm_start *out);
 /* The directory is this process's until it ends: of two at once each would take the other's run's
  * number, and with it its pads. Of a model that is only read: before the number of its run. */
 int lm_checkpoint_lock(const char *dir);
@@ -45,7 +60,7 @@ int lm_checkpoint_take_run(const char *dir, uint32_t run);
 int lm_checkpoint_refused(const char *dir, job_refusal *out);
 int lm_checkpoint_refuse(const char *dir, uint32_t step);
 /* Hands the shares of `step` to the sessions, before they start. */
-int lm_checkpoint_resume(job *j, const char *dir, uint32_t step);
+int lm_checkpoint_resume(const host *h, const char *dir, uint32_t step);
 /* Takes an event of a step of training: writes the checkpoint that is ready, takes away those that
  * nobody needs any more. */
 int lm_checkpoint_event(const char *dir, const host_worker *w, unsigned party, const uvcc_event *e);

@@ -29,7 +29,8 @@ static const char *const switches[] = {"on", "off", NULL};
 
 #define AT(member) offsetof(lm_options, member)
 static const flag flags[] = {
-    {"model", "mlp|transformer", FLAG_CHOICE, AT(model), 0, 0, models, "this is transformer"},
+    {"model", "mlp|transformer", FLAG_CHOICE, AT(model), 0, 0, models,
+     "this is transformer; a directory is a checkpoint, which uvcc train --model DIR fine-tunes"},
     {"text", "FILE", FLAG_TEXT, AT(text), 0, 0, NULL,
      "bytes to learn from; without it the project's own docs and headers"},
     {"layers", "N", FLAG_COUNT, AT(layers), 1, 128, NULL, "transformer blocks (1)"},

@@ -314,7 +314,7 @@ static int open_checkpoint(lm_run *r) {
 
 static int resume(lm_run *r) {
     FILE *to = report_stream(r->o->run.json);
-    const int status = lm_checkpoint_resume(&r->job, r->o->checkpoint, r->start.step);
+    const int status = lm_checkpoint_resume(&r->job.host, r->o->checkpoint, r->start.step);
     if (status == EXIT_DONE)
         (void)fprintf(to, "going on         from step %u of %u, kept in %s\n", r->start.step,
                       r->o->steps, r->o->checkpoint);

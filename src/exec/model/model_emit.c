@@ -152,9 +152,9 @@ static uvcci_tf_numbers numbers_of(const uvcc_model_config *c) {
     return n;
 }
 
-/* One worker, nothing kept for a backward pass; names, and ops' numbers, go on from those of e. */
-static uvcci_tf_builder builder_of(const uvcc_model_config *c, const uvcc_emit *e,
-                                   const uint32_t *weights) {
+/* A window is a matter of layers: to the builder the mask is causal then. */
+uvcci_tf_builder uvcci_model_builder(const uvcc_model_config *c, const uvcc_emit *e,
+                                     const uint32_t *weights) {
     static const uint8_t truncations[] = {[UVCC_MODEL_FAST] = UVCC_TRUNC_STOCHASTIC,
                                           [UVCC_MODEL_EXACT] = UVCC_TRUNC_EXACT,
                                           [UVCC_MODEL_EXACT_DCF] = UVCC_TRUNC_EXACT_DCF};
@@ -185,9 +185,7 @@ static uvcci_tf_builder builder_of(const uvcc_model_config *c, const uvcc_emit *
     return b;
 }
 
-/* Where there is no token, what takes a score below all others; else 0. Its bits are those of a
- * score with it. */
-static void take_padding(uvcci_tf_builder *b, uint32_t padding) {
+void uvcci_model_take_padding(uvcci_tf_builder *b, uint32_t padding) {
     const bool causal = b->m.mask == UVCC_MODEL_MASK_CAUSAL;
     const unsigned score = b->n.inner + causal; /* bits; they count twice: above, and below */
     uint8_t bits;
@@ -200,52 +198,32 @@ static void take_padding(uvcci_tf_builder *b, uint32_t padding) {
     uvcci_tf_scale(b, padding, b->padding, far, b->n.f);
 }
 
-/* One that an emit before this made: of other positions or another length it is another one, and
- * so is a tensor of the caller's. */
-static uint32_t there_already(uvcci_tf_builder *b, uint32_t tensor, const int64_t *table,
-                              size_t bytes) {
-    const uvcci_tensor *t = &b->p->tensors[tensor];
-    const bool same = t->constant != NULL && t->desc.rows == b->m.tokens &&
-                      t->desc.cols == b->n.head_dim && t->desc.scale == UVCCI_MODEL_ROTARY_SCALE &&
-                      memcmp(t->constant, table, bytes) == 0;
-    if (!same) {
-        snprintf(b->culprit, sizeof b->culprit, "%.32s is there with other values", t->name);
-        uvcci_tf_note(b, UVCC_ERR_USAGE);
-    }
-    return tensor;
+/* Turned the other way. */
+static void turn_table(int64_t *table, uint32_t rows, uint32_t head) {
+    for (size_t i = 0; i < (size_t)rows * head; i++)
+        table[i] = i % head >= head / 2 ? -table[i] : table[i];
 }
 
-static uint32_t new_table(uvcci_tf_builder *b, const char *name, const int64_t *table) {
-    const uvcc_tensor_desc d = {.name = name,
-                                .rows = b->m.tokens,
-                                .cols = b->n.head_dim,
-                                .bits = UVCCI_MODEL_ROTARY_SCALE + 1,
-                                .scale = UVCCI_MODEL_ROTARY_SCALE,
-                                .lifetime = UVCC_PERSIST,
-                                .sharing = UVCC_PUBLIC,
-                                .in_buffer_of = UVCC_NO_TENSOR};
-    const int t = uvcc_program_tensor(b->p, &d);
-    uvcci_tf_note(b, t < 0 ? t : uvcc_program_constant(b->p, (uint32_t)t, table));
-    return t >= 0 ? (uint32_t)t : 0;
-}
-
-/* The table of rotary positions, a constant that all layers have in common. */
-static void take_rotary(uvcci_tf_builder *b) {
-    char name[UVCCI_NAME_BYTES];
+void uvcci_model_take_rotary(uvcci_tf_builder *b) {
     const uint32_t head = b->n.head_dim;
     if (b->m.positions != UVCC_MODEL_POSITIONS_ROTARY || b->err != 0)
         return;
-    snprintf(name, sizeof name, "%sROTARY", b->prefix);
-    const int there = uvcc_program_find(b->p, name);
     const size_t bytes = (size_t)b->m.tokens * head * sizeof(int64_t);
     int64_t *table = b->al->alloc(b->al->user, bytes, UVCC_MEM_STATE);
     if (table == NULL) {
         uvcci_tf_note(b, UVCC_ERR_NOMEM);
         return;
     }
+    const uvcc_tensor_desc d = {.rows = b->m.tokens,
+                                .cols = head,
+                                .bits = UVCCI_MODEL_ROTARY_SCALE + 1,
+                                .scale = UVCCI_MODEL_ROTARY_SCALE};
     uvcci_model_rotary(&b->m, table);
-    b->rotary =
-        there >= 0 ? there_already(b, (uint32_t)there, table, bytes) : new_table(b, name, table);
+    b->rotary = uvcci_tf_constant(b, "ROTARY", d, table);
+    if (b->keeps) { /* who goes back */
+        turn_table(table, d.rows, head);
+        b->unrotary = uvcci_tf_constant(b, "ROTARY.back", d, table);
+    }
     b->al->free(b->al->user, table, bytes, UVCC_MEM_STATE);
 }
 
@@ -273,7 +251,7 @@ static uint32_t layer(uvcci_tf_builder *b, uint32_t number, uint32_t x) {
     return y;
 }
 
-static uint32_t add_positions(uvcci_tf_builder *b, uint32_t x) {
+uint32_t uvcci_model_add_positions(uvcci_tf_builder *b, uint32_t x) {
     const uint32_t p = uvcci_tf_weight_tensor(b, 0, UVCCI_TF_P);
     if (p == UVCC_NO_TENSOR)
         return x;
@@ -299,12 +277,12 @@ int uvcc_model_emit(const uvcc_model_config *c, uvcc_emit *e, const uint32_t *we
         err = check_tensors(c, e->program, weights, x, NULL, padding, &m);
     if (err != 0)
         return err;
-    uvcci_tf_builder b = builder_of(c, e, weights);
-    take_padding(&b, padding);
-    take_rotary(&b);
+    uvcci_tf_builder b = uvcci_model_builder(c, e, weights);
+    uvcci_model_take_padding(&b, padding);
+    uvcci_model_take_rotary(&b);
     if (c->input == UVCC_MODEL_INPUT_ONE_HOT)
         x = uvcci_model_embed(&b, x);
-    x = add_positions(&b, x);
+    x = uvcci_model_add_positions(&b, x);
     if (c->embedding_norm)
         x = uvcci_tf_normalise(&b, first, x, 0, UVCCI_TF_GE, UVCCI_TF_CE).y;
     for (uint32_t l = 0; l < c->layers && b.err == 0; l++)
@@ -328,12 +306,12 @@ int uvcc_model_emit_layer(const uvcc_model_config *c, uvcc_emit *e, uint32_t num
     err = check_tensors(c, e->program, weights, x, &in, padding, &m);
     if (err != 0)
         return err;
-    uvcci_tf_builder b = builder_of(c, e, weights);
+    uvcci_tf_builder b = uvcci_model_builder(c, e, weights);
     char scope[sizeof b.scope];
     snprintf(scope, sizeof scope, "%s", b.scope);
     uvcci_tf_scope(&b, scope, number); /* the mask, too, is this layer's */
-    take_padding(&b, padding);
-    take_rotary(&b);
+    uvcci_model_take_padding(&b, padding);
+    uvcci_model_take_rotary(&b);
     snprintf(b.scope, sizeof b.scope, "%s", scope);
     *out = layer(&b, number, x);
     return end(&b, e, &m);

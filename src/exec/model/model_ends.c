@@ -13,9 +13,8 @@ uint32_t uvcci_model_embed(uvcci_tf_builder *b, uint32_t tokens) {
     return x;
 }
 
-/* An op on parts of every sequence's rows, from row `first` on. */
-static void rows_op(uvcci_tf_builder *b, uvcc_opcode opcode, uint32_t x, uint32_t whole,
-                    uint32_t first, uint32_t z) {
+void uvcci_model_rows_op(uvcci_tf_builder *b, uvcc_opcode opcode, uint32_t x, uint32_t whole,
+                         uint32_t first, uint32_t z) {
     uvcci_tf_op(b, (uvcc_op_desc){.opcode = (uint16_t)opcode,
                                   .in_count = whole == UVCC_NO_TENSOR ? 1 : 2,
                                   .in = {x, whole},
@@ -26,10 +25,10 @@ static void rows_op(uvcci_tf_builder *b, uvcc_opcode opcode, uint32_t x, uint32_
                                   .row_groups = b->sequences});
 }
 
-static uint32_t rows_of(uvcci_tf_builder *b, uint32_t x, uint32_t first, uint32_t rows) {
+uint32_t uvcci_model_rows_of(uvcci_tf_builder *b, uint32_t x, uint32_t first, uint32_t rows) {
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, x);
     const uint32_t z = uvcci_tf_temporary(b, b->sequences * rows, d.cols, d.bits, d.scale);
-    rows_op(b, UVCC_OP_SLICE_ROWS, x, UVCC_NO_TENSOR, first, z);
+    uvcci_model_rows_op(b, UVCC_OP_SLICE_ROWS, x, UVCC_NO_TENSOR, first, z);
     return z;
 }
 
@@ -40,12 +39,13 @@ static uint32_t rows_of(uvcci_tf_builder *b, uint32_t x, uint32_t first, uint32_
 static uint32_t sum_of_rows(uvcci_tf_builder *b, uint32_t x) {
     for (uint32_t rows = b->m.tokens; rows > 1 && b->err == 0; rows /= 2) {
         const uvcc_tensor_desc d = *uvcci_tf_desc(b, x);
-        const uint32_t half = rows / 2, above = rows_of(b, x, 0, half),
-                       below = rows_of(b, x, half, half);
+        const uint32_t half = rows / 2, above = uvcci_model_rows_of(b, x, 0, half),
+                       below = uvcci_model_rows_of(b, x, half, half);
         const uint32_t z = uvcci_tf_temporary(b, b->sequences * half, d.cols, d.bits + 2u, d.scale);
         uvcci_tf_local(b, UVCC_OP_ADD, above, below, z);
         if (rows % 2 != 0)
-            rows_op(b, UVCC_OP_ADD_ROWS, rows_of(b, x, rows - 1, 1), z, 0, z);
+            uvcci_model_rows_op(b, UVCC_OP_ADD_ROWS, uvcci_model_rows_of(b, x, rows - 1, 1), z, 0,
+                                z);
         x = z;
     }
     return x;
@@ -105,11 +105,11 @@ static uint32_t mean_of_tokens(uvcci_tf_builder *b, uint32_t x, uint32_t padding
 
 /* ---- heads ---- */
 
-static uint32_t pooled(uvcci_tf_builder *b, uint32_t x, uint32_t padding) {
+uint32_t uvcci_model_pooled(uvcci_tf_builder *b, uint32_t x, uint32_t padding) {
     static const char *const names[] = {"POOLED"};
     if (b->m.pool == UVCC_MODEL_POOL_MEAN)
         return padding != UVCC_NO_TENSOR ? mean_of_tokens(b, x, padding) : mean_of_all(b, x);
-    const uint32_t first = rows_of(b, x, 0, 1);
+    const uint32_t first = uvcci_model_rows_of(b, x, 0, 1);
     if (b->m.pool == UVCC_MODEL_POOL_FIRST)
         return first;
     const uint32_t h = uvcci_tf_linear(b, "POOL", first, 0, UVCCI_TF_WP, UVCCI_TF_BP);
@@ -120,7 +120,7 @@ static uint32_t pooled(uvcci_tf_builder *b, uint32_t x, uint32_t padding) {
 
 static uint32_t logits(uvcci_tf_builder *b, uint32_t x) {
     if (b->m.logits_last)
-        x = rows_of(b, x, b->m.tokens - 1, 1);
+        x = uvcci_model_rows_of(b, x, b->m.tokens - 1, 1);
     if (b->m.head == UVCC_MODEL_HEAD_OWN)
         return uvcci_tf_linear(b, "L", x, 0, UVCCI_TF_WL, UVCCI_TF_NONE);
     const uint32_t z = uvcci_tf_values(b, "L", uvcci_tf_desc(b, x)->rows, b->m.vocabulary);
@@ -132,6 +132,6 @@ uint32_t uvcci_model_head(uvcci_tf_builder *b, uint32_t x, uint32_t padding) {
     if (b->m.head != UVCC_MODEL_HEAD_NONE)
         return logits(b, x);
     if (b->m.pool != UVCC_MODEL_POOL_NONE)
-        x = pooled(b, x, padding);
+        x = uvcci_model_pooled(b, x, padding);
     return b->m.labels != 0 ? uvcci_tf_linear(b, "LABELS", x, 0, UVCCI_TF_WC, UVCCI_TF_BC) : x;
 }

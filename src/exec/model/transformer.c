@@ -103,6 +103,25 @@ static void cut_attention(const uvcc_transformer_config *c, uvcci_tf_numbers *n)
     assert(n->alive <= UVCCI_TF_ALIVE_MAX);
 }
 
+void uvcci_tf_optimizer_numbers(const uvcc_transformer_config *c, uvcci_tf_numbers *n) {
+    n->momentum_shift = or_else(c->momentum_shift, 2);
+    n->variance_shift = or_else(c->variance_shift, 4);
+    n->gradient = n->f + or_else(c->gradient_bits, 6);
+    n->gradient_scale = n->f + n->tokens;
+    n->update_scale = MEAN_BITS;
+    if (is_adam(c))
+        n->unit = (uint8_t)(-ilogb(epsilon_of(c)) - 4);
+    if (c->optimizer == UVCC_OPTIMIZER_ADAMW)
+        n->update_scale = UNIT_BITS + n->unit;
+    n->update_bits = n->update_scale + or_else(c->gradient_bits, 6);
+    if (c->optimizer == UVCC_OPTIMIZER_ADAM_MINI) {
+        n->update_scale = MINI_SCALE;
+        n->update_bits = MINI_SCALE + NORM_BITS;
+    }
+    n->master_scale = n->f + UVCCI_TF_FINE_BITS;
+    n->master_bits = n->weight + UVCCI_TF_FINE_BITS;
+}
+
 /* All that follows from options that passed the checks of the model and the split. */
 uvcci_tf_numbers uvcci_tf_numbers_of(const uvcc_transformer_config *c) {
     uvcci_tf_numbers n = {
@@ -113,26 +132,11 @@ uvcci_tf_numbers uvcci_tf_numbers_of(const uvcc_transformer_config *c) {
         .rank_dim = c->dim / c->tensor_ranks,
         .f = c->frac_bits,
         .tokens = (uint8_t)uvcci_tf_log2((uint64_t)c->batch * c->context),
-        .momentum_shift = or_else(c->momentum_shift, 2),
-        .variance_shift = or_else(c->variance_shift, 4),
     };
     n.rank_hidden = n.hidden / c->tensor_ranks;
     n.value = n.inner = n.f + or_else(c->value_bits, 7);
-    n.gradient = n.f + or_else(c->gradient_bits, 6);
     n.weight = n.f + or_else(c->weight_bits, 4);
-    n.gradient_scale = n.f + n.tokens;
-    n.update_scale = MEAN_BITS;
-    if (is_adam(c))
-        n.unit = (uint8_t)(-ilogb(epsilon_of(c)) - 4);
-    if (c->optimizer == UVCC_OPTIMIZER_ADAMW)
-        n.update_scale = UNIT_BITS + n.unit;
-    n.update_bits = n.update_scale + or_else(c->gradient_bits, 6);
-    if (c->optimizer == UVCC_OPTIMIZER_ADAM_MINI) {
-        n.update_scale = MINI_SCALE;
-        n.update_bits = MINI_SCALE + NORM_BITS;
-    }
-    n.master_scale = n.f + UVCCI_TF_FINE_BITS;
-    n.master_bits = n.weight + UVCCI_TF_FINE_BITS;
+    uvcci_tf_optimizer_numbers(c, &n);
     cut_attention(c, &n);
     return n;
 }
@@ -249,7 +253,7 @@ static int check_norm_clip(const uvcc_transformer_config *c, const uvcci_message
     return 0;
 }
 
-static int check_optimizer(const uvcc_transformer_config *c, const uvcci_message *m) {
+int uvcci_tf_check_optimizer(const uvcc_transformer_config *c, const uvcci_message *m) {
     const bool adam = is_adam(c);
     int exponent;
     if (c->optimizer > UVCC_OPTIMIZER_ADAM_MINI)
@@ -352,7 +356,7 @@ int uvcc_transformer_check(const uvcc_transformer_config *c, char *message, size
     if (err == 0)
         err = check_split(c, &m);
     if (err == 0)
-        err = check_optimizer(c, &m);
+        err = uvcci_tf_check_optimizer(c, &m);
     if (err == 0)
         err = check_numbers(c, &m);
     if (err == 0)
@@ -404,6 +408,12 @@ static void add_weight(uvcci_tf_builder *b, uint32_t i) {
     const uint32_t rows = by_rows ? h->part.rows / h->ways : 1;
     const uint32_t cols = by_rows ? h->part.cols : h->part.rows * h->part.cols / h->ways;
     h->tensor = uvcci_tf_persist(b, "", name, h->part.rows, h->part.cols, n->weight, n->f);
+    uvcci_tf_optimizer_state(b, h, rows, cols);
+}
+
+void uvcci_tf_optimizer_state(uvcci_tf_builder *b, uvcci_tf_held *h, uint32_t rows, uint32_t cols) {
+    const uvcci_tf_numbers *n = &b->n;
+    const char *name = h->about.name;
     h->master = uvcci_tf_persist(b, "M.", name, rows, cols, n->master_bits, n->master_scale);
     if (b->c->optimizer == UVCC_OPTIMIZER_ADAM_MINI) {
         uvcci_tf_mini_state(b, h, rows, cols);
@@ -589,22 +599,15 @@ static void add_next(uvcci_tf_builder *b) {
     b->first_index = 0;
 }
 
-/* Opens the weights. What was rounded stochastically would tell more than the weight, so with
- * stochastic truncation they are made again from the masters, exactly. */
+/* Opens the weights. */
 static void add_reveal(uvcci_tf_builder *b) {
     uint32_t block = UVCCI_TF_BLOCK_LAYER;
     begin(b, "reveal", 0, 0);
     for (uint32_t i = 0; i < b->weight_count && b->err == 0; i++) {
         const uvcci_tf_held *h = &b->weights[i];
-        uint32_t out = h->tensor;
         if (!h->held)
             continue;
-        if (b->c->truncation == UVCC_TRUNC_STOCHASTIC) {
-            snprintf(b->scope, sizeof b->scope, "r.%s.", h->about.name);
-            uvcci_tf_enter(b, UVCC_UPD, 0, block++);
-            out = uvcci_tf_transient(b, "R", h->part.rows, h->part.cols, b->n.weight, b->n.f);
-            uvcci_tf_from_master(b, h, out, UVCC_TRUNC_EXACT);
-        }
+        const uint32_t out = uvcci_tf_revealed(b, h, block++);
         uvcci_tf_note(b, uvcc_program_output(b->p, UVCC_TRANSFORMER_OUT_WEIGHT + i, out));
     }
 }

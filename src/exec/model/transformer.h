@@ -47,6 +47,9 @@ typedef struct uvcci_tf_numbers {
     uint32_t layer_blocks; /* of k, that a layer's ops take in a phase */
 } uvcci_tf_numbers;
 uvcci_tf_numbers uvcci_tf_numbers_of(const uvcc_transformer_config *cfg);
+/* Those that follow from the optimizer alone, f and the declared bits being there. */
+void uvcci_tf_optimizer_numbers(const uvcc_transformer_config *cfg, uvcci_tf_numbers *n);
+int uvcci_tf_check_optimizer(const uvcc_transformer_config *cfg, const uvcci_message *m);
 /* Bits of the optimizer's m or v. */
 unsigned uvcci_tf_momentum_bits(const uvcc_transformer_config *cfg, const uvcci_tf_numbers *n);
 
@@ -76,6 +79,9 @@ typedef struct uvcci_tf_norm {
     uint32_t y, normed, inverse;
 } uvcci_tf_norm;
 
+/* Weights that may have an adapter (finetune.h): WQ, WK, WV. */
+enum { UVCCI_TF_ADAPTABLE = 3 };
+
 /* What a layer keeps for its backward pass. */
 typedef struct uvcci_tf_layer {
     uvcci_tf_norm n1, n2;
@@ -87,6 +93,7 @@ typedef struct uvcci_tf_layer {
     uint32_t top[UVCCI_TF_TILES_MAX], inverse[UVCCI_TF_TILES_MAX];
     uint32_t act, slope, up,
         g; /* activation and its derivative; SWIGLU: the other factor; product */
+    uint32_t low[UVCCI_TF_ADAPTABLE]; /* between the factors of adapters */
 } uvcci_tf_layer;
 
 /* What a microbatch keeps. */
@@ -100,6 +107,8 @@ typedef struct uvcci_tf_batch {
 /* A weight at this worker. */
 typedef struct uvcci_tf_held {
     bool held;
+    bool frozen;   /* nobody asks for its gradient, and it has no master */
+    uint8_t uses;  /* products of a microbatch that give its gradient; 0: 1 */
     uint8_t group; /* uvcc_group whose workers have the same part */
     uint32_t ways; /* their number */
     uvcc_transformer_weight about;
@@ -128,9 +137,16 @@ typedef struct uvcci_tf_builder {
     const char *prefix;    /* of temporaries */
     uint32_t padding;      /* far below all scores where there is no token, else 0: a row for each
                               sequence; or UVCC_NO_TENSOR */
-    uint32_t rotary;       /* table of rotary positions, where the model has them */
-    uint32_t window;       /* how many tokens one of this layer sees; 0: all that its mask leaves */
-    bool keeps;            /* norms give what a backward pass reads */
+    uint32_t rotary, unrotary; /* tables of rotary positions, where the model has them: of turns
+                                  and, for a backward pass, of those back */
+    uint32_t window; /* how many tokens one of this layer sees; 0: all that its mask leaves */
+    bool keeps;      /* norms give what a backward pass reads */
+    /* Adapters: bit i of `adapted` is of the i-th weight that may have one; their factors, first
+     * the one that x meets, lie in `weights` from `adapters` on. */
+    uint8_t adapted;
+    uint32_t adapters;
+    uint32_t *low;  /* of the layer that is made */
+    bool ends_here; /* nobody reads the gradient by the input of the layer that is gone through */
     uvcc_transformer_worker w;
     uvcci_tf_numbers n;
     uvcc_program *p;
@@ -255,6 +271,13 @@ const char *uvcci_tf_sum_name(uvcci_tf_builder *b, const uvcci_tf_held *h);
 uvcci_tf_held *uvcci_tf_held_weight(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot);
 /* Its tensor; UVCC_NO_TENSOR if the model has none. */
 uint32_t uvcci_tf_weight_tensor(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot);
+/* The two factors of its adapter; NULL if it has none. */
+uvcci_tf_held *uvcci_tf_adapter(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot);
+/* Which of those that may have one; UVCCI_TF_ADAPTABLE: none of them. */
+unsigned uvcci_tf_adaptable(uvcci_tf_slot slot);
+/* A public tensor that the program has the values of, which stay the caller's. */
+uint32_t uvcci_tf_constant(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc d,
+                           const int64_t *values);
 
 /* layer.c: by b->m */
 
@@ -292,11 +315,35 @@ void uvcci_tf_attention(uvcci_tf_builder *b, uvcci_tf_layer *l);
 void uvcci_tf_through_attention(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint32_t go,
                                 uint32_t out[3]);
 
+/* Gradients by Q, K and V become those by what the weights' products gave: heads of keys and values
+ * that several queries share add up, turned ones turn back. */
+void uvcci_tf_through_heads(uvcci_tf_builder *b, uint32_t d[3]);
+
 /* backward.c */
 
 /* Bits that values on the way have over gradients by activations. */
 enum { UVCCI_TF_GRADIENT_MORE = 3 };
 void uvcci_tf_backward(uvcci_tf_builder *b, uvcci_tf_batch *batch);
+/* g, own rows: gradient by the layer's output; returns that by its input, or UVCC_NO_TENSOR if it
+ * ends here. */
+uint32_t uvcci_tf_layer_backward(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint32_t layer,
+                                 const char *scope, uint32_t g);
+/* Back through a norm. */
+uint32_t uvcci_tf_through_norm(uvcci_tf_builder *b, const uvcci_tf_norm *n, uint32_t layer,
+                               uvcci_tf_slot gain, uvcci_tf_slot shift, uint32_t g);
+/* g W^T with this rank's rows of W. */
+uint32_t uvcci_tf_through_weight(uvcci_tf_builder *b, const char *name, uint32_t layer,
+                                 uvcci_tf_slot slot, uint32_t g);
+/* To the gradient of a weight, unless it is frozen: + a^T g, + the sums over rows of g (a vector,
+ * or rows in turn), if the model has it. */
+void uvcci_tf_add_matrix(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot, uint32_t a,
+                         uint32_t g);
+void uvcci_tf_add_rows(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot, uint32_t g);
+/* z = x c 2^-e next to x / n, in the bits and the scale of z. */
+void uvcci_tf_divide(uvcci_tf_builder *b, uint32_t x, uint32_t n, uint32_t z);
+
+/* The master of a weight's slice of rows x cols, and what its optimizer keeps beside it. */
+void uvcci_tf_optimizer_state(uvcci_tf_builder *b, uvcci_tf_held *h, uint32_t rows, uint32_t cols);
 
 /* update.c */
 
@@ -318,6 +365,10 @@ void uvcci_tf_decay(const uvcci_tf_slice *s, const char *const names[2], uint32_
 /* Forward weight out of the master, into `out` (of the worker's part). */
 void uvcci_tf_from_master(uvcci_tf_builder *b, const uvcci_tf_held *h, uint32_t out,
                           uint8_t truncation);
+/* What a weight's opening may show: what was rounded stochastically would tell more than the
+ * weight, so with stochastic truncation it is made again from the master, exactly, in this block.
+ */
+uint32_t uvcci_tf_revealed(uvcci_tf_builder *b, const uvcci_tf_held *h, uint32_t block);
 
 /* mini.c: ADAM_MINI, on what update.c has */
 

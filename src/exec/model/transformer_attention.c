@@ -5,7 +5,7 @@
  * as many elements as the row's place and those before it. So the rows of every sequence are cut
  * into tiles, and a tile works on the columns up to its last row's only: scores, softmax and their
  * gradients are computed, opened and dealt keys for about half of the square. In a layer of a
- * window, which only models that are run have, a tile's columns begin with the first that its first
+ * window, which only described models have, a tile's columns begin with the first that its first
  * row sees. Sums over all rows
  * (gradients by K and V) add up over tiles before their one truncation, so the tiles do not show in
  * exact results.
@@ -78,7 +78,7 @@ static uint32_t rows_of(uvcci_tf_builder *b, const char *name, uint32_t x, uint3
 
 /* ---- products that tiles have parts of ---- */
 
-/* Each tile puts its rows into `sum`, or adds to the first rows of it; then it is truncated to
+/* Each tile puts its rows into `sum`, or adds to the rows that it sees; then it is truncated to
  * `out`. A single tile makes `out` at once. */
 typedef struct product {
     const char *part; /* name of a tile's */
@@ -108,7 +108,7 @@ static void add_part(uvcci_tf_builder *b, product *p, const tile *t, uint32_t a,
         b, p->part, b->sequences * (p->adds ? t->cols : t->rows), d.cols, d.bits, d.scale);
     uvcci_tf_part(b, a, y, part, flags);
     rows_op(b, p->adds && p->any ? UVCC_OP_ADD_ROWS : UVCC_OP_PUT_ROWS, part,
-            p->any ? p->sum : UVCC_NO_TENSOR, p->adds ? 0 : t->first, p->sum);
+            p->any ? p->sum : UVCC_NO_TENSOR, p->adds ? t->from : t->first, p->sum);
     p->any = true;
 }
 
@@ -312,15 +312,15 @@ static void through_tile(uvcci_tf_builder *b, backward *w, uint32_t number) {
     if (b->n.alive != 0)
         p = softmax_again(b, l, &t,
                           masked_scores(b, &t, rows_of(b, "QT", w->q, t.first, t.rows),
-                                        rows_of(b, "KT", l->k, 0, t.cols)));
+                                        rows_of(b, "KT", l->k, t.from, t.cols)));
     const uint32_t go = rows_of(b, "DOT", w->go, t.first, t.rows);
     const uint32_t g =
         uvcci_tf_gradients(b, "DS", uvcci_tf_desc(b, p)->rows, t.cols, UVCCI_TF_GRADIENT_MORE);
-    uvcci_tf_product(b, go, rows_of(b, "VT", l->v, 0, t.cols), g,
+    uvcci_tf_product(b, go, rows_of(b, "VT", l->v, t.from, t.cols), g,
                      UVCC_OP_TRANS_B | UVCC_OP_STACKED_C, true);
     add_part(b, &w->dv, &t, p, go, UVCC_OP_TRANS_A | UVCC_OP_STACKED_A);
     through_softmax(b, p, g);
-    add_part(b, &w->dq.p, &t, g, rows_of(b, "KF", w->for_q, 0, t.cols), UVCC_OP_STACKED_A);
+    add_part(b, &w->dq.p, &t, g, rows_of(b, "KF", w->for_q, t.from, t.cols), UVCC_OP_STACKED_A);
     add_part(b, &w->dk.p, &t, g, rows_of(b, "QF", w->for_k, t.first, t.rows),
              UVCC_OP_TRANS_A | UVCC_OP_STACKED_A);
     end_tile(b, &t);
@@ -346,4 +346,59 @@ void uvcci_tf_through_attention(uvcci_tf_builder *b, const uvcci_tf_layer *l, ui
     end_product(b, &w.dv);
     out[0] = end_from_scores(b, &w.dq);
     out[1] = end_from_scores(b, &w.dk);
+}
+
+/* ---- heads ---- */
+
+/* Each head of keys or values is that of several queries: their gradients add up, in a product with
+ * a public matrix of 0 and 1. */
+static uint32_t fold_heads(uvcci_tf_builder *b, const char *name, uint32_t g) {
+    const uint32_t head = b->n.head_dim, kv_heads = uvcci_model_kv_heads(&b->m);
+    const uint32_t rows = b->n.rank_dim, cols = kv_heads * head, each = b->m.heads / kv_heads;
+    const size_t bytes = (size_t)rows * cols * sizeof(int64_t);
+    if (each == 1 || b->err != 0)
+        return g;
+    int64_t *m = b->al->alloc(b->al->user, bytes, UVCC_MEM_STATE);
+    if (m == NULL) {
+        uvcci_tf_note(b, UVCC_ERR_NOMEM);
+        return g;
+    }
+    memset(m, 0, bytes);
+    for (uint32_t r = 0; r < rows; r++)
+        m[(size_t)r * cols + r / head / each * head + r % head] = 1;
+    const uint32_t fold =
+        uvcci_tf_constant(b, "FOLD", (uvcc_tensor_desc){.rows = rows, .cols = cols, .bits = 1}, m);
+    b->al->free(b->al->user, m, bytes, UVCC_MEM_STATE);
+    const unsigned more = uvcci_tf_log2(rows) + 1;
+    const uint32_t z = uvcci_tf_gradients(b, name, b->rows, cols, more);
+    uvcci_tf_product(b, g, fold, z, 0, false);
+    return z;
+}
+
+/* The transpose of a turn is the turn back. */
+static uint32_t turn_back(uvcci_tf_builder *b, const char *const names[2], uint32_t g) {
+    const uvcc_tensor_desc d = *uvcci_tf_desc(b, g), table = *uvcci_tf_desc(b, b->unrotary);
+    if (b->m.positions != UVCC_MODEL_POSITIONS_ROTARY)
+        return g;
+    const unsigned bits = d.bits + table.scale + 1u;
+    const uint32_t turned =
+        uvcci_tf_transient(b, names[0], d.rows, d.cols, bits, d.scale + (unsigned)table.scale);
+    uvcci_tf_op(b, (uvcc_op_desc){.opcode = UVCC_OP_ROTATE,
+                                  .in_count = 2,
+                                  .in = {g, b->unrotary},
+                                  .out_count = 1,
+                                  .out = {turned},
+                                  .flags = UVCC_OP_WITHIN});
+    const uint32_t z = uvcci_tf_transient(b, names[1], d.rows, d.cols, d.bits, d.scale);
+    uvcci_tf_truncate(b, turned, z, b->truncation);
+    return z;
+}
+
+void uvcci_tf_through_heads(uvcci_tf_builder *b, uint32_t d[3]) {
+    static const char *const q[2] = {"DQ.turned", "DQ.plain"};
+    static const char *const k[2] = {"DK.turned", "DK.plain"};
+    d[1] = fold_heads(b, "DK.heads", d[1]);
+    d[2] = fold_heads(b, "DV.heads", d[2]);
+    d[0] = turn_back(b, q, d[0]);
+    d[1] = turn_back(b, k, d[1]);
 }

@@ -19,20 +19,23 @@ static uvcci_tf_shelf *leave_shelf_for(uvcci_tf_builder *b, const uvcci_tf_held 
     return shelf;
 }
 
-/* + a^T g. */
-static void add_matrix(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot, uint32_t a,
-                       uint32_t g) {
-    uvcci_tf_held *h = uvcci_tf_held_weight(b, layer, slot);
+/* + a^T g, one of `times` such products in all. */
+static void add_to(uvcci_tf_builder *b, uvcci_tf_held *h, uint32_t a, uint32_t g, uint32_t times) {
     uvcci_tf_shelf *shelf = leave_shelf_for(b, h);
-    h->sum = uvcci_tf_add_product(b, h->sum, a, g, UVCC_OP_TRANS_A, b->c->microbatches,
-                                  uvcci_tf_sum_name(b, h));
+    h->sum = uvcci_tf_add_product(b, h->sum, a, g, UVCC_OP_TRANS_A, times, uvcci_tf_sum_name(b, h));
     b->shelf = shelf;
 }
 
-/* + the sums over rows of g: a vector, or rows in turn. */
-static void add_rows(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot, uint32_t g) {
+void uvcci_tf_add_matrix(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot, uint32_t a,
+                         uint32_t g) {
     uvcci_tf_held *h = uvcci_tf_held_weight(b, layer, slot);
-    if (h == NULL)
+    if (h != NULL && !h->frozen)
+        add_to(b, h, a, g, b->c->microbatches * (h->uses != 0 ? h->uses : 1));
+}
+
+void uvcci_tf_add_rows(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot, uint32_t g) {
+    uvcci_tf_held *h = uvcci_tf_held_weight(b, layer, slot);
+    if (h == NULL || h->frozen)
         return;
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, g);
     const unsigned bits = d.bits + uvcci_tf_log2(d.rows / h->part.rows);
@@ -52,11 +55,44 @@ static void add_rows(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot, ui
 
 /* ---- parts ---- */
 
-/* A gradient and the weight that it goes back through. */
+/* A gradient and the weight that it goes back through; `low`: that by what the weight's adapter has
+ * between its factors, or UVCC_NO_TENSOR. */
 typedef struct back {
     uint32_t gradient;
     uvcci_tf_slot slot;
+    uint32_t low;
 } back;
+
+/* + what goes back through adapters: their sum, truncated once. */
+static void through_adapters(uvcci_tf_builder *b, uint32_t layer, const back *list, unsigned count,
+                             uint32_t z) {
+    uint32_t sum = UVCC_NO_TENSOR;
+    for (unsigned i = 0; i < count; i++)
+        if (list[i].low != UVCC_NO_TENSOR)
+            sum = uvcci_tf_add_product(b, sum, list[i].low,
+                                       uvcci_tf_adapter(b, layer, list[i].slot)->tensor,
+                                       UVCC_OP_TRANS_B, count, "DLX.sum");
+    if (sum == UVCC_NO_TENSOR)
+        return;
+    const uint32_t part = uvcci_tf_gradients(b, "DLX", b->own_rows, b->m.width, 0);
+    uvcci_tf_truncate(b, sum, part, b->truncation);
+    uvcci_tf_local(b, UVCC_OP_ADD, z, part, z);
+}
+
+/* Gradients of the adapter of a weight, whose product's is g; returns that between its factors. */
+static uint32_t through_adapter(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint32_t layer,
+                                uvcci_tf_slot slot, uint32_t g) {
+    char name[16];
+    uvcci_tf_held *down = uvcci_tf_adapter(b, layer, slot), *up = down + 1;
+    if (down == NULL)
+        return UVCC_NO_TENSOR;
+    snprintf(name, sizeof name, "DL%u", slot);
+    add_to(b, up, l->low[uvcci_tf_adaptable(slot)], g, b->c->microbatches);
+    const uint32_t low = uvcci_tf_gradients(b, name, b->rows, down->part.cols, 0);
+    uvcci_tf_product(b, g, up->tensor, low, UVCC_OP_TRANS_B, false);
+    add_to(b, down, l->x1, low, b->c->microbatches);
+    return low;
+}
 
 /* sum of g W^T over the list and the ranks, own rows, truncated once. */
 static uint32_t through_weights(uvcci_tf_builder *b, const char *name, uint32_t layer,
@@ -69,15 +105,15 @@ static uint32_t through_weights(uvcci_tf_builder *b, const char *name, uint32_t 
         sum = uvcci_tf_add_product(b, sum, list[i].gradient,
                                    uvcci_tf_weight_tensor(b, layer, list[i].slot), UVCC_OP_TRANS_B,
                                    count, parts);
-    sum = uvcci_tf_reduce(b, sum, UVCC_GROUP_TP, b->c->tensor_ranks, b->own_rows, b->c->dim, own);
-    const uint32_t z = uvcci_tf_gradients(b, name, b->own_rows, b->c->dim, 0);
+    sum = uvcci_tf_reduce(b, sum, UVCC_GROUP_TP, b->how.tensor_ranks, b->own_rows, b->m.width, own);
+    const uint32_t z = uvcci_tf_gradients(b, name, b->own_rows, b->m.width, 0);
     uvcci_tf_truncate(b, sum, z, b->truncation);
+    through_adapters(b, layer, list, count, z);
     return z;
 }
 
-/* g W^T with this rank's rows of W. */
-static uint32_t through_weight(uvcci_tf_builder *b, const char *name, uint32_t layer,
-                               uvcci_tf_slot slot, uint32_t g) {
+uint32_t uvcci_tf_through_weight(uvcci_tf_builder *b, const char *name, uint32_t layer,
+                                 uvcci_tf_slot slot, uint32_t g) {
     const uint32_t w = uvcci_tf_weight_tensor(b, layer, slot);
     const uint32_t z =
         uvcci_tf_gradients(b, name, uvcci_tf_desc(b, g)->rows, uvcci_tf_desc(b, w)->rows, 0);
@@ -93,6 +129,16 @@ static uint32_t times(uvcci_tf_builder *b, const char *name, uvcc_opcode opcode,
     return z;
 }
 
+void uvcci_tf_divide(uvcci_tf_builder *b, uint32_t x, uint32_t n, uint32_t z) {
+    const uvcc_tensor_desc d = *uvcci_tf_desc(b, x);
+    unsigned fraction;
+    const int64_t c = uvcci_tf_inverse(n, &fraction);
+    const uint32_t scaled = uvcci_tf_temporary(
+        b, d.rows, d.cols, d.bits + uvcci_tf_log2((uint64_t)c), d.scale + fraction);
+    uvcci_tf_scale(b, x, scaled, c, fraction);
+    uvcci_tf_truncate(b, scaled, z, b->truncation);
+}
+
 /* The mean over each row of g, or of g y. By a power of two it takes one op. */
 static uint32_t row_mean(uvcci_tf_builder *b, const char *name, uint32_t g, uint32_t y) {
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, g);
@@ -105,32 +151,32 @@ static uint32_t row_mean(uvcci_tf_builder *b, const char *name, uint32_t g, uint
     }
     const unsigned bits = d.bits + uvcci_tf_log2(d.cols);
     const uint32_t sum = uvcci_tf_temporary(b, d.rows, 1, bits, d.scale);
-    const uint32_t scaled =
-        uvcci_tf_temporary(b, d.rows, 1, bits + uvcci_tf_log2((uint64_t)c), d.scale + fraction);
     if (y != UVCC_NO_TENSOR)
         uvcci_tf_times(b, UVCC_OP_ROW_DOT, g, y, sum, 1, 0);
     else
         uvcci_tf_local(b, UVCC_OP_ROW_SUM, g, UVCC_NO_TENSOR, sum);
-    uvcci_tf_scale(b, sum, scaled, c, fraction);
-    uvcci_tf_truncate(b, scaled, mean, b->truncation);
+    uvcci_tf_divide(b, sum, d.cols, mean);
     return mean;
 }
 
-/* Back through a norm: with n = normalised x and h = g gain,
- * dx = inverse (h - mean(h n) n), with a layer norm inverse (h - mean(h) - mean(h n) n). */
-static uint32_t through_norm(uvcci_tf_builder *b, const uvcci_tf_norm *n, uint32_t layer,
-                             uvcci_tf_slot gain, uvcci_tf_slot shift, uint32_t g) {
+/* With n = normalised x and h = g gain, dx = inverse (h - mean(h n) n), with a layer norm
+ * inverse (h - mean(h) - mean(h n) n). */
+uint32_t uvcci_tf_through_norm(uvcci_tf_builder *b, const uvcci_tf_norm *n, uint32_t layer,
+                               uvcci_tf_slot gain, uvcci_tf_slot shift, uint32_t g) {
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, g), x = *uvcci_tf_desc(b, n->normed);
-    const uint32_t gn = uvcci_tf_temporary(b, d.rows, d.cols, d.bits + x.bits, d.scale + x.scale);
-    uvcci_tf_times(b, UVCC_OP_ELEM_MUL, g, n->normed, gn, 0, 0);
-    add_rows(b, layer, gain, gn);
-    add_rows(b, layer, shift, g);
+    if (!uvcci_tf_held_weight(b, layer, gain)->frozen) {
+        const uint32_t gn =
+            uvcci_tf_temporary(b, d.rows, d.cols, d.bits + x.bits, d.scale + x.scale);
+        uvcci_tf_times(b, UVCC_OP_ELEM_MUL, g, n->normed, gn, 0, 0);
+        uvcci_tf_add_rows(b, layer, gain, gn);
+    }
+    uvcci_tf_add_rows(b, layer, shift, g);
     const uint32_t h = times(b, "DH", UVCC_OP_COL_MUL, g, uvcci_tf_weight_tensor(b, layer, gain),
                              UVCCI_TF_GRADIENT_MORE);
     const uint32_t along = row_mean(b, "DM", h, n->normed);
     const uint32_t t = times(b, "DT", UVCC_OP_ROW_MUL, n->normed, along, UVCCI_TF_GRADIENT_MORE);
     const uint32_t mean =
-        uvcci_tf_layer_norm(b->c) ? row_mean(b, "DC", h, UVCC_NO_TENSOR) : UVCC_NO_TENSOR;
+        b->m.norm == UVCC_MODEL_LAYER_NORM ? row_mean(b, "DC", h, UVCC_NO_TENSOR) : UVCC_NO_TENSOR;
     uvcci_tf_local(b, UVCC_OP_SUB, h, t, h);
     if (mean != UVCC_NO_TENSOR)
         uvcci_tf_local(b, UVCC_OP_ROW_SUB, h, mean, h);
@@ -143,43 +189,91 @@ static uint32_t through_norm(uvcci_tf_builder *b, const uvcci_tf_norm *n, uint32
 /* Gradient by the MLP's input, own rows, from that by its output, all rows. */
 static uint32_t through_mlp(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint32_t layer,
                             uint32_t gz) {
-    add_matrix(b, layer, UVCCI_TF_W2, l->g, gz);
-    uint32_t ga = through_weight(b, "DG", layer, UVCCI_TF_W2, gz);
-    back list[2] = {{0, UVCCI_TF_W1}, {0, UVCCI_TF_WU}};
-    const bool gated = b->c->block == UVCC_BLOCK_SWIGLU;
+    uvcci_tf_add_matrix(b, layer, UVCCI_TF_W2, l->g, gz);
+    uint32_t ga = uvcci_tf_through_weight(b, "DG", layer, UVCCI_TF_W2, gz);
+    back list[2] = {{0, UVCCI_TF_W1, UVCC_NO_TENSOR}, {0, UVCCI_TF_WU, UVCC_NO_TENSOR}};
+    const bool gated = b->m.ff == UVCC_MODEL_FF_GATED;
     if (gated) {
         list[1].gradient = times(b, "DU", UVCC_OP_ELEM_MUL, ga, l->act, 0);
-        add_matrix(b, layer, UVCCI_TF_WU, l->x2, list[1].gradient);
+        uvcci_tf_add_matrix(b, layer, UVCCI_TF_WU, l->x2, list[1].gradient);
         ga = times(b, "DA", UVCC_OP_ELEM_MUL, ga, l->up, 0);
     }
     list[0].gradient = times(b, "DH1", UVCC_OP_ELEM_MUL, ga, l->slope, 0);
-    add_matrix(b, layer, UVCCI_TF_W1, l->x2, list[0].gradient);
-    add_rows(b, layer, UVCCI_TF_B1, list[0].gradient);
+    uvcci_tf_add_matrix(b, layer, UVCCI_TF_W1, l->x2, list[0].gradient);
+    uvcci_tf_add_rows(b, layer, UVCCI_TF_B1, list[0].gradient);
     return through_weights(b, "DX2", layer, list, 1 + gated);
 }
 
-/* g, own rows: gradient by the layer's output; becomes that by its input. */
-static uint32_t layer_backward(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint32_t layer,
-                               const char *scope, uint32_t g) {
+/* From the gradient of the sum behind the MLP, own rows, to that by the MLP's input. */
+static uint32_t mlp_backward(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint32_t layer,
+                             uint32_t g) {
+    uvcci_tf_add_rows(b, layer, UVCCI_TF_B2, g);
+    return through_mlp(b, l, layer, uvcci_tf_all_rows(b, "DZ", g));
+}
+
+/* The same of the attention: to that by what Q, K and V are made of. UVCC_NO_TENSOR where nobody
+ * reads it. */
+static uint32_t attention_backward(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint32_t layer,
+                                   uint32_t g) {
     uint32_t d[3];
-    add_rows(b, layer, UVCCI_TF_B2, g);
-    const uint32_t g2 = through_mlp(b, l, layer, uvcci_tf_all_rows(b, "DZ", g));
-    uvcci_tf_scope_part(b, scope, layer, "2.");
-    const uint32_t x2 = through_norm(b, &l->n2, layer, UVCCI_TF_G2, UVCCI_TF_C2, g2);
-    uvcci_tf_scope(b, scope, layer);
-    uvcci_tf_local(b, UVCC_OP_ADD, x2, g, x2);
-    add_rows(b, layer, UVCCI_TF_BO, x2);
-    const uint32_t gy = uvcci_tf_all_rows(b, "DY", x2);
-    add_matrix(b, layer, UVCCI_TF_WO, l->o, gy);
-    uvcci_tf_through_attention(b, l, through_weight(b, "DO", layer, UVCCI_TF_WO, gy), d);
-    const back list[3] = {{d[0], UVCCI_TF_WQ}, {d[1], UVCCI_TF_WK}, {d[2], UVCCI_TF_WV}};
-    for (unsigned i = 0; i < 3; i++) {
-        add_matrix(b, layer, list[i].slot, l->x1, d[i]);
-        add_rows(b, layer, (uvcci_tf_slot)(list[i].slot + 1), d[i]);
+    uvcci_tf_add_rows(b, layer, UVCCI_TF_BO, g);
+    const uint32_t gy = uvcci_tf_all_rows(b, "DY", g);
+    uvcci_tf_add_matrix(b, layer, UVCCI_TF_WO, l->o, gy);
+    uvcci_tf_through_attention(b, l, uvcci_tf_through_weight(b, "DO", layer, UVCCI_TF_WO, gy), d);
+    uvcci_tf_through_heads(b, d);
+    back list[3] = {{d[0], UVCCI_TF_WQ, 0}, {d[1], UVCCI_TF_WK, 0}, {d[2], UVCCI_TF_WV, 0}};
+    if (uvcci_tf_desc(b, d[1])->bits > uvcci_tf_desc(b, d[0])->bits) {
+        const back narrow = list[0]; /* the first of a sum's products says its bits */
+        list[0] = list[1];
+        list[1] = narrow;
     }
-    const uint32_t g1 = through_weights(b, "DX1", layer, list, 3);
+    for (unsigned i = 0; i < 3; i++) {
+        const uint32_t by = list[i].gradient;
+        uvcci_tf_add_matrix(b, layer, list[i].slot, l->x1, by);
+        uvcci_tf_add_rows(b, layer, (uvcci_tf_slot)(list[i].slot + 1), by);
+        list[i].low = through_adapter(b, l, layer, list[i].slot, by);
+    }
+    return b->ends_here ? UVCC_NO_TENSOR : through_weights(b, "DX1", layer, list, 3);
+}
+
+static uint32_t second_norm_backward(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint32_t layer,
+                                     const char *scope, uint32_t g) {
+    uvcci_tf_scope_part(b, scope, layer, "2.");
+    const uint32_t x = uvcci_tf_through_norm(b, &l->n2, layer, UVCCI_TF_G2, UVCCI_TF_C2, g);
+    uvcci_tf_scope(b, scope, layer);
+    return x;
+}
+
+static uint32_t first_norm_backward(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint32_t layer,
+                                    const char *scope, uint32_t g) {
     uvcci_tf_scope_part(b, scope, layer, "1.");
-    const uint32_t x = through_norm(b, &l->n1, layer, UVCCI_TF_G1, UVCCI_TF_C1, g1);
+    const uint32_t x = uvcci_tf_through_norm(b, &l->n1, layer, UVCCI_TF_G1, UVCCI_TF_C1, g);
+    uvcci_tf_scope(b, scope, layer);
+    return x;
+}
+
+static uint32_t post_norm_backward(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint32_t layer,
+                                   const char *scope, uint32_t g) {
+    const uint32_t g2 = second_norm_backward(b, l, layer, scope, g);
+    const uint32_t y = mlp_backward(b, l, layer, g2);
+    uvcci_tf_local(b, UVCC_OP_ADD, y, g2, y);
+    const uint32_t g1 = first_norm_backward(b, l, layer, scope, y);
+    const uint32_t x = attention_backward(b, l, layer, g1);
+    if (x != UVCC_NO_TENSOR)
+        uvcci_tf_local(b, UVCC_OP_ADD, x, g1, x);
+    return x;
+}
+
+uint32_t uvcci_tf_layer_backward(uvcci_tf_builder *b, const uvcci_tf_layer *l, uint32_t layer,
+                                 const char *scope, uint32_t g) {
+    if (b->m.order == UVCC_MODEL_POST_NORM)
+        return post_norm_backward(b, l, layer, scope, g);
+    const uint32_t x2 = second_norm_backward(b, l, layer, scope, mlp_backward(b, l, layer, g));
+    uvcci_tf_local(b, UVCC_OP_ADD, x2, g, x2);
+    const uint32_t g1 = attention_backward(b, l, layer, x2);
+    if (g1 == UVCC_NO_TENSOR)
+        return g1;
+    const uint32_t x = first_norm_backward(b, l, layer, scope, g1);
     uvcci_tf_local(b, UVCC_OP_ADD, x, x2, x);
     return x;
 }
@@ -202,9 +296,9 @@ static void compute_again(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer
 /* ---- ends ---- */
 
 static uint32_t from_logits(uvcci_tf_builder *b, const uvcci_tf_batch *batch) {
-    add_matrix(b, 0, UVCCI_TF_WL, batch->last.y, batch->gradient);
-    const uint32_t g = through_weight(b, "DF", 0, UVCCI_TF_WL, batch->gradient);
-    return through_norm(b, &batch->last, 0, UVCCI_TF_GF, UVCCI_TF_CF, g);
+    uvcci_tf_add_matrix(b, 0, UVCCI_TF_WL, batch->last.y, batch->gradient);
+    const uint32_t g = uvcci_tf_through_weight(b, "DF", 0, UVCCI_TF_WL, batch->gradient);
+    return uvcci_tf_through_norm(b, &batch->last, 0, UVCCI_TF_GF, UVCCI_TF_CF, g);
 }
 
 static uint32_t receive(uvcci_tf_builder *b) {
@@ -230,7 +324,7 @@ void uvcci_tf_backward(uvcci_tf_builder *b, uvcci_tf_batch *batch) {
             uvcci_tf_take_shelf(b, b->layer_shelf);
             compute_again(b, &batch->layers[l], layer, scope);
         }
-        g = layer_backward(b, &batch->layers[l], layer, scope, g);
+        g = uvcci_tf_layer_backward(b, &batch->layers[l], layer, scope, g);
         uvcci_tf_take_shelf(b, NULL);
     }
     snprintf(b->scope, sizeof b->scope, "%s", scope);
@@ -239,6 +333,6 @@ void uvcci_tf_backward(uvcci_tf_builder *b, uvcci_tf_batch *batch) {
         uvcci_tf_op(b, (uvcc_op_desc){.opcode = UVCC_OP_SEND_PP, .in_count = 1, .in = {g}});
         return;
     }
-    add_matrix(b, 0, UVCCI_TF_E, batch->tokens, g);
-    add_rows(b, 0, UVCCI_TF_P, g);
+    uvcci_tf_add_matrix(b, 0, UVCCI_TF_E, batch->tokens, g);
+    uvcci_tf_add_rows(b, 0, UVCCI_TF_P, g);
 }

@@ -51,7 +51,7 @@ void uvcci_tf_cross_entropy(uvcci_tf_builder *b, uvcci_tf_batch *batch, uint32_t
                             uint32_t *losses) {
     static const char *const names[] = {"DP", "LOSS"};
     const uvcci_tf_numbers *n = &b->n;
-    const uint32_t rows = b->own_rows, cols = UVCC_TRANSFORMER_VOCAB;
+    const uint32_t rows = uvcci_tf_desc(b, logits)->rows, cols = uvcci_tf_desc(b, logits)->cols;
     const uint32_t y = uvcci_tf_transient(b, "YT", rows, cols, n->f + 1u, n->f);
     uvcci_tf_local(b, UVCC_OP_SHIFT_LEFT, batch->targets, UVCC_NO_TENSOR, y);
     const uint32_t in[2] = {logits, y};

@@ -5,6 +5,7 @@
  * Tensor ranks, which only training has, cut the residual stream by rows, so norms, residuals and
  * the biases of the stream work on own rows; attention and MLP see all rows of the microbatch and
  * this rank's heads and units. */
+#include "exec/model/nonlinear.h"
 #include "exec/model/transformer.h"
 
 #include <assert.h>
@@ -18,6 +19,24 @@ void uvcci_tf_add_weight(uvcci_tf_builder *b, uint32_t x, uint32_t layer, uvcci_
         uvcci_tf_local(b, UVCC_OP_BIAS_ADD, x, y, x);
 }
 
+/* z += (x A) B by the weight's adapter, if it has one. */
+static void adapt(uvcci_tf_builder *b, const char *name, uint32_t x, uint32_t layer,
+                  uvcci_tf_slot weight, uint32_t z) {
+    const uvcci_tf_held *down = uvcci_tf_adapter(b, layer, weight);
+    if (down == NULL)
+        return;
+    char low[24], part[24];
+    const uvcc_tensor_desc d = *uvcci_tf_desc(b, z);
+    snprintf(low, sizeof low, "%s.low", name);
+    snprintf(part, sizeof part, "%s.part", name);
+    const uint32_t l = uvcci_tf_values(b, low, d.rows, down->part.cols);
+    const uint32_t y = uvcci_tf_transient(b, part, d.rows, d.cols, d.bits, d.scale);
+    uvcci_tf_product(b, x, down[0].tensor, l, 0, false);
+    uvcci_tf_product(b, l, down[1].tensor, y, 0, false);
+    uvcci_tf_local(b, UVCC_OP_ADD, z, y, z);
+    b->low[uvcci_tf_adaptable(weight)] = l;
+}
+
 /* x W + bias, of so many bits. */
 static uint32_t linear_of_bits(uvcci_tf_builder *b, const char *name, uint32_t x, uint32_t layer,
                                uvcci_tf_slot weight, uvcci_tf_slot bias_slot, unsigned bits) {
@@ -25,6 +44,7 @@ static uint32_t linear_of_bits(uvcci_tf_builder *b, const char *name, uint32_t x
     const uint32_t z = uvcci_tf_transient(b, name, uvcci_tf_desc(b, x)->rows,
                                           uvcci_tf_desc(b, w)->cols, bits, b->n.f);
     uvcci_tf_product(b, x, w, z, 0, false);
+    adapt(b, name, x, layer, weight, z);
     uvcci_tf_add_weight(b, z, layer, bias_slot);
     return z;
 }
@@ -53,6 +73,21 @@ static uint32_t linear_sum(uvcci_tf_builder *b, const char *name, const char *pa
     return z;
 }
 
+/* Tensors of what a backward pass reads beside what the norm gives. */
+static void keep_norm(uvcci_tf_builder *b, uvcc_nonlinear what, uvcc_nonlinear_options o,
+                      const uint32_t *in, const char *const names[3], uint32_t out[3]) {
+    uvcc_tensor_desc x[3], d[UVCC_OP_MAX_OUT];
+    o.size = sizeof o;
+    o.exact = b->how.exact;
+    o.dcf = b->how.truncation == UVCC_TRUNC_EXACT_DCF;
+    for (unsigned i = 0; i < 3; i++)
+        x[i] = *uvcci_tf_desc(b, in[i]);
+    if (b->err == 0)
+        uvcci_tf_note(b, uvcci_nonlinear_output_in(b->p, what, &o, x, d));
+    for (unsigned i = 1; i < 3 && b->err == 0; i++)
+        out[i] = uvcci_tf_tensor(b, names[i], d[i]);
+}
+
 uvcci_tf_norm uvcci_tf_normalise(uvcci_tf_builder *b, const char *const names[3], uint32_t x,
                                  uint32_t layer, uvcci_tf_slot gain, uvcci_tf_slot shift) {
     const bool centred = b->m.norm == UVCC_MODEL_LAYER_NORM;
@@ -64,11 +99,13 @@ uvcci_tf_norm uvcci_tf_normalise(uvcci_tf_builder *b, const char *const names[3]
     assert(!o.plain || !b->keeps); /* a backward pass has gains */
     if (centred)
         in[2] = uvcci_tf_weight_tensor(b, layer, shift);
-    if (b->keeps) {
+    if (b->keeps && b->m.order == UVCC_MODEL_PRE_NORM && !b->m.embedding_norm) {
         uvcci_tf_function(b, what, o, in, names, out);
     } else { /* what comes out may be the residual stream, and has its bits */
         const uvcc_tensor_desc d = *uvcci_tf_desc(b, x);
         out[0] = uvcci_tf_values(b, names[0], d.rows, d.cols);
+        if (b->keeps)
+            keep_norm(b, what, o, in, names, out);
         uvcci_tf_emit(b, what, o, in, out);
     }
     return (uvcci_tf_norm){out[0], out[1], out[2]};
@@ -170,7 +207,8 @@ static uint32_t heads_of(uvcci_tf_builder *b, const char *const names[3], uint32
     const uvcci_tf_numbers *n = &b->n;
     if (b->m.positions != UVCC_MODEL_POSITIONS_ROTARY)
         return uvcci_tf_linear(b, names[0], x, layer, weight, bias);
-    const bool whole = uvcci_tf_weight_tensor(b, layer, bias) == UVCC_NO_TENSOR;
+    const bool whole = uvcci_tf_weight_tensor(b, layer, bias) == UVCC_NO_TENSOR &&
+                       uvcci_tf_adapter(b, layer, weight) == NULL;
     const uint32_t y =
         whole ? uvcci_tf_add_product(b, UVCC_NO_TENSOR, x, uvcci_tf_weight_tensor(b, layer, weight),
                                      0, 1, names[1])
@@ -187,6 +225,7 @@ static void project(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer, uint
     static const char *const q[] = {"Q", "Q.plain", "Q.turned"};
     static const char *const k[] = {"K", "K.plain", "K.turned"};
     l->x1 = uvcci_tf_all_rows(b, "X1", x);
+    b->low = l->low;
     l->q = heads_of(b, q, l->x1, layer, UVCCI_TF_WQ, UVCCI_TF_BQ);
     l->k = heads_of(b, k, l->x1, layer, UVCCI_TF_WK, UVCCI_TF_BK);
     l->v = uvcci_tf_linear(b, "V", l->x1, layer, UVCCI_TF_WV, UVCCI_TF_BV);

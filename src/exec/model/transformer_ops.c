@@ -166,6 +166,63 @@ uint32_t uvcci_tf_weight_tensor(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_sl
     return b->weights[i].tensor;
 }
 
+unsigned uvcci_tf_adaptable(uvcci_tf_slot slot) {
+    switch (slot) {
+    case UVCCI_TF_WQ:
+        return 0;
+    case UVCCI_TF_WK:
+        return 1;
+    case UVCCI_TF_WV:
+        return 2;
+    default:
+        return UVCCI_TF_ADAPTABLE;
+    }
+}
+
+uvcci_tf_held *uvcci_tf_adapter(uvcci_tf_builder *b, uint32_t layer, uvcci_tf_slot slot) {
+    const unsigned place = uvcci_tf_adaptable(slot);
+    uint32_t each = 0, before = 0;
+    if (place == UVCCI_TF_ADAPTABLE || (b->adapted >> place & 1) == 0)
+        return NULL;
+    for (unsigned i = 0; i < UVCCI_TF_ADAPTABLE; i++) {
+        each += b->adapted >> i & 1u;
+        before += i < place ? b->adapted >> i & 1u : 0;
+    }
+    assert(b->adapters + 2 * (layer * each + before) + 1 < b->weight_count);
+    return &b->weights[b->adapters + 2 * (layer * each + before)];
+}
+
+/* One that was made before: of other values it is another one, and so is a tensor of the caller's.
+ */
+static uint32_t there_already(uvcci_tf_builder *b, uint32_t tensor, const uvcc_tensor_desc *d,
+                              const int64_t *values) {
+    const uvcci_tensor *t = &b->p->tensors[tensor];
+    const bool same = t->constant != NULL && t->desc.rows == d->rows && t->desc.cols == d->cols &&
+                      t->desc.scale == d->scale &&
+                      memcmp(t->constant, values, (size_t)d->rows * d->cols * sizeof *values) == 0;
+    if (!same) {
+        snprintf(b->culprit, sizeof b->culprit, "%.32s is there with other values", t->name);
+        uvcci_tf_note(b, UVCC_ERR_USAGE);
+    }
+    return tensor;
+}
+
+uint32_t uvcci_tf_constant(uvcci_tf_builder *b, const char *name, uvcc_tensor_desc d,
+                           const int64_t *values) {
+    char full[UVCCI_NAME_BYTES];
+    snprintf(full, sizeof full, "%s%s", b->prefix, name);
+    const int there = uvcc_program_find(b->p, full);
+    if (there >= 0)
+        return there_already(b, (uint32_t)there, &d, values);
+    d.name = full;
+    d.lifetime = UVCC_PERSIST;
+    d.sharing = UVCC_PUBLIC;
+    d.in_buffer_of = UVCC_NO_TENSOR;
+    const int t = uvcc_program_tensor(b->p, &d);
+    uvcci_tf_note(b, t < 0 ? t : uvcc_program_constant(b->p, (uint32_t)t, values));
+    return t >= 0 ? (uint32_t)t : 0;
+}
+
 /* ---- ops ---- */
 
 /* An op carries the name of what it writes. */
@@ -348,7 +405,7 @@ uint32_t uvcci_tf_add_product(uvcci_tf_builder *b, uint32_t sum, uint32_t a, uin
                               uint8_t flags, uint32_t times, const char *name) {
     const uvcc_tensor_desc *x = uvcci_tf_desc(b, a), *z = uvcci_tf_desc(b, y);
     const bool whole = b->how.products == UVCC_PRODUCTS_BEAVER || b->how.sks != 0;
-    const bool open = z->sharing == UVCC_PUBLIC; /* no sum of several has such a factor */
+    const bool open = z->sharing == UVCC_PUBLIC; /* local, and has no third input */
     uvcc_op_desc op = gemm(b, a, y, sum, flags, false);
     const unsigned bits = x->bits + z->bits + uvcci_tf_log2(uvcci_tf_depth(&op, x));
     uvcc_tensor_desc d = {
@@ -360,9 +417,16 @@ uint32_t uvcci_tf_add_product(uvcci_tf_builder *b, uint32_t sum, uint32_t a, uin
     };
     d.lifetime = UVCC_TRANSIENT;
     const bool first = sum == UVCC_NO_TENSOR;
-    assert(first || !open);
     if (first)
         sum = uvcci_tf_tensor(b, name, d);
+    if (open) {
+        op.opcode = UVCC_OP_GEMM_PART;
+        op.out[0] = first ? sum : uvcci_tf_temporary(b, d.rows, d.cols, bits, d.scale);
+        uvcci_tf_op(b, op);
+        if (!first)
+            uvcci_tf_local(b, UVCC_OP_ADD, sum, op.out[0], sum);
+        return sum;
+    }
     if (!whole) {
         op.opcode = UVCC_OP_GEMM_PART;
         op.in_count = first ? 2 : 3;

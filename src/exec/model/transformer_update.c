@@ -154,6 +154,17 @@ void uvcci_tf_from_master(uvcci_tf_builder *b, const uvcci_tf_held *h, uint32_t 
         uvcci_tf_gather(b, own, h->group, out);
 }
 
+uint32_t uvcci_tf_revealed(uvcci_tf_builder *b, const uvcci_tf_held *h, uint32_t block) {
+    if (b->c->truncation != UVCC_TRUNC_STOCHASTIC)
+        return h->tensor;
+    snprintf(b->scope, sizeof b->scope, "r.%s.", h->about.name);
+    uvcci_tf_enter(b, UVCC_UPD, 0, block);
+    const uint32_t out =
+        uvcci_tf_transient(b, "R", h->part.rows, h->part.cols, b->n.weight, b->n.f);
+    uvcci_tf_from_master(b, h, out, UVCC_TRUNC_EXACT);
+    return out;
+}
+
 static void update_weight(uvcci_tf_builder *b, const uvcci_tf_held *h) {
     const uvcc_tensor_desc d = *uvcci_tf_desc(b, h->master);
     const slice s = uvcci_tf_slice_of(b, h);
@@ -168,7 +179,7 @@ void uvcci_tf_update(uvcci_tf_builder *b) {
     assert(b->weights != NULL && b->weight_count != 0);
     uint32_t block = UVCCI_TF_BLOCK_LAYER;
     for (uint32_t i = 0; i < b->weight_count; i++) {
-        if (!b->weights[i].held)
+        if (!b->weights[i].held || b->weights[i].frozen)
             continue;
         snprintf(b->scope, sizeof b->scope, "u.%s.", b->weights[i].about.name);
         uvcci_tf_enter(b, UVCC_UPD, 0, block++);
