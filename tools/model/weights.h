@@ -33,8 +33,8 @@ typedef struct weights {
     const st_tensor **used;                 /* by weight; NULL: it is all zeros */
     /* By layer and weights_norm, of a shape with plain norms: what goes into other weights. */
     const st_tensor **norms;
-    const st_tensor **surplus;              /* tensors that change nothing, as they stand */
-    size_t ignored;                         /* so many */
+    const st_tensor **surplus; /* tensors that change nothing, as they stand */
+    size_t ignored;            /* so many */
 } weights;
 
 /* Looks for all and looks at shapes and types; shape: as description_config() left it. 0, or -1 and
