@@ -473,8 +473,12 @@ static size_t host_bytes(const uvcci_lane *l) {
     return used + l->sizes.hashes;
 }
 
+bool uvcci_lane_wants_pinned(const uvcci_lane *l) {
+    return host_bytes(l) > room_bytes(&l->host);
+}
+
 bool uvcci_lane_must_grow(const uvcci_lane *l) {
-    return host_bytes(l) > room_bytes(&l->host) ||
+    return uvcci_lane_wants_pinned(l) ||
            (!is_mapped(l) && l->sizes.descriptors > room_bytes(&l->dev)) ||
            l->sizes.scratch > room_bytes(&l->scratch) || l->sizes.wish > room_bytes(&l->scratch) ||
            (l->outside.count != 0 && !l->home->trust_pointers);

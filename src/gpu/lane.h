@@ -92,6 +92,8 @@ void uvcci_lane_close(uvcci_lane *l, bool give_back);
 int uvcci_lane_measure(uvcci_lane *l);
 /* Whether the lane must grow before it can write, or look at what the host gave. */
 bool uvcci_lane_must_grow(const uvcci_lane *l);
+/* Whether growing takes pinned memory. */
+bool uvcci_lane_wants_pinned(const uvcci_lane *l);
 /* Calls CUDA. UVCC_ERR_JOB: there is no room. */
 int uvcci_lane_grow(uvcci_lane *l);
 /* Reads the job, and what it names outside. */

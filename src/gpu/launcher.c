@@ -77,8 +77,8 @@ static void start(uvcc_gpu *x, uvcci_lane *l) {
     if (e == 0 && uvcci_lane_must_grow(l)) {
         if (!end_reading(x))
             return;
-        if (x->cfg.pinned_bytes != 0)
-            uvcci_gpu_await_swept(x);
+        if (uvcci_lane_wants_pinned(l))
+            (void)uvcci_gpu_await_swept(x);
         enter_cuda(x);
         e = uvcci_lane_grow(l);
         leave_cuda(x);
