@@ -336,7 +336,10 @@ static void gemm(making *m) {
     const uint32_t w = weight(m, "W", m->cols, m->cols, m->f + 4u);
     const uint32_t y = tensor(m, "y", shape(m, m->rows, m->cols, 40));
     const bool public = m->s->o->public_weights != 0;
-    uvcc_tensor_desc wide = shape(m, m->rows, m->cols, 62);
+    unsigned bits = m->bits + m->f + 4u; /* of the sums */
+    for (uint32_t n = 1; n < m->cols; n *= 2)
+        bits++;
+    uvcc_tensor_desc wide = shape(m, m->rows, m->cols, bits);
     wide.scale = (uint8_t)(2 * m->f);
     const uint32_t z = public ? tensor(m, "z", wide) : y;
     begin(m);
