@@ -64,6 +64,9 @@ def models():
     said = run(f"--model {ROOT}/tests/data/models/gpt2 --seq-len 8 --n-iters 2 --threads 2 --mode exact --check "
                "--disable-ragged-pack --disable-fusion")
     check("so it is as padded rows, a job for each task", "checked      bit for bit" in said)
+    digests = {next(line for line in run(f"{TINY} {how}").splitlines() if line.startswith("output"))
+               for how in ("--threads 1", "--threads 3", "--disable-fusion", "--audit")}
+    check("the output is the same, whatever computes", len(digests) == 1)
     r = row(f"--model {ROOT}/tests/data/models/gpt2 --seq-len 4 --n-iters 1 --mode exact-dcf --check --weights public")
     check("a checkpoint's too", "bit for bit" in r["notes"] and r["n_bits"] is None)
 

@@ -220,6 +220,8 @@ void result_show(const result *r, FILE *to) {
     if (on_gpu(s))
         (void)fprintf(to, ", %.4g GB of tensors on devices", 1e-9 * (double)f->gpu_bytes);
     (void)fprintf(to, "\n%s", f->checked ? "checked      bit for bit with plaintext\n" : "");
+    if (f->digest != 0)
+        (void)fprintf(to, "output       %016" PRIx64 "\n", f->digest);
     show_families(f, to);
     if (s->o->tasks)
         show_tasks(f, to);

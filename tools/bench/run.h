@@ -19,6 +19,8 @@ typedef struct figures {
     uint64_t calls[FAMILIES];
     watch_time families[FAMILIES], kinds[WATCH_KINDS]; /* of all measured passes */
     bool checked;
+    uint64_t
+        digest; /* of the last output: equal for equal seeds, whatever computes; 0: it opens none */
 } figures;
 
 /* An exit status after reporting. Interrupted, or failed after a pass: *out has what was measured

@@ -62,7 +62,7 @@ static int no_memory(void) {
 
 /* ---- random numbers ---- */
 
-static uint64_t mix(uint64_t x) {
+uint64_t subject_mix(uint64_t x) {
     x = (x ^ (x >> 31)) * 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9u;
     return x ^ (x >> 32);
@@ -70,11 +70,11 @@ static uint64_t mix(uint64_t x) {
 
 /* Uniform, |v| < 2^bits. */
 static int64_t value(uint64_t seed, unsigned bits) {
-    return (int64_t)(mix(seed) >> (63 - bits)) - ((int64_t)1 << bits);
+    return (int64_t)(subject_mix(seed) >> (63 - bits)) - ((int64_t)1 << bits);
 }
 
 static int64_t random_weight(unsigned kind, unsigned scale, uint32_t i, size_t k) {
-    const uint64_t seed = mix((uint64_t)i + 1) + k;
+    const uint64_t seed = subject_mix((uint64_t)i + 1) + k;
     return kind == UVCC_MODEL_WEIGHT_GAIN    ? ((int64_t)1 << scale) + value(seed, scale - 4)
            : kind == UVCC_MODEL_WEIGHT_SHIFT ? value(seed, scale - 4)
                                              : value(seed, scale - 5);
@@ -460,7 +460,7 @@ static int make_input(subject *s) {
         return no_memory();
     const bool tokens = s->is_model && c->input == UVCC_MODEL_INPUT_ONE_HOT;
     for (size_t i = 0; tokens && i < rows; i++) {
-        s->x[i * cols + mix(~(uint64_t)i) % c->vocabulary] = 1;
+        s->x[i * cols + subject_mix(~(uint64_t)i) % c->vocabulary] = 1;
         if (c->segments != 0)
             s->x[i * cols + c->vocabulary] = 1;
     }

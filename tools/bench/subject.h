@@ -31,6 +31,8 @@ void subject_close(subject *s);
 int subject_weight(const subject *s, uint32_t i, uint32_t *tensor, int64_t **values);
 /* All weights one after the other, in the order of uvcc_model_weight_at. NULL after reporting. */
 int64_t *subject_weights(const subject *s);
+/* Words that look random. */
+uint64_t subject_mix(uint64_t x);
 /* The list of models, as `uvcc bench --list` prints it. */
 void subject_list(FILE *to);
 
