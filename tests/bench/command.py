@@ -106,7 +106,7 @@ def interrupted():
         out = os.path.join(directory, "row.json")
         master, slave = pty.openpty()
         p = subprocess.Popen([UVCC, "bench", *TINY.split(), "--n-iters", "1000", "--json", out], stdout=subprocess.DEVNULL,
-                             stderr=slave)
+                             stderr=slave, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # our own may be ignored
         os.close(slave)
         said = b""
         while b"pass 3 of" not in said and b"pass 4 of" not in said and b"pass 5" not in said and b"left" not in said:

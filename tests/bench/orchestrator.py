@@ -125,6 +125,9 @@ def troubles(place):
     check("one that hangs is ended", "took longer than 1 s" in place.run(1))
     place.order("")
     check("then it is run", "done     sigma-gpu-bert-tiny-4-1" in place.run(0))
+    place.order("nothing")
+    check("figures of an older run are nobody's", "SIGMA wrote no " in place.run(1, "--again"))
+    place.order("")
     check("no time left", "there was no time left" in place.run(1, "--again", "--limit", "0"))
 
 
@@ -168,7 +171,8 @@ def interrupted(place):
     place.config["backends"] = ["cpu", "gpu"]
     place.order("hang 1")
     os.mkfifo(os.path.join(place.sigma, "pipe"))
-    p = subprocess.Popen(place.words(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    p = subprocess.Popen(place.words(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # our own may be ignored
     with open(os.path.join(place.sigma, "pipe"), encoding="utf-8") as f:
         f.readline()
     p.send_signal(signal.SIGINT)

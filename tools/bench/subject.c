@@ -73,11 +73,13 @@ static int64_t value(uint64_t seed, unsigned bits) {
     return (int64_t)(subject_mix(seed) >> (63 - bits)) - ((int64_t)1 << bits);
 }
 
-static int64_t random_weight(unsigned kind, unsigned scale, uint32_t i, size_t k) {
-    const uint64_t seed = subject_mix((uint64_t)i + 1) + k;
-    return kind == UVCC_MODEL_WEIGHT_GAIN    ? ((int64_t)1 << scale) + value(seed, scale - 4)
-           : kind == UVCC_MODEL_WEIGHT_SHIFT ? value(seed, scale - 4)
-                                             : value(seed, scale - 5);
+static void random_weight(unsigned kind, unsigned scale, uint32_t i, int64_t *out, size_t n) {
+    const uint64_t seed = subject_mix((uint64_t)i + 1);
+    const bool gain = kind == UVCC_MODEL_WEIGHT_GAIN;
+    const unsigned bits = gain || kind == UVCC_MODEL_WEIGHT_SHIFT ? scale - 4 : scale - 5;
+    const int64_t middle = gain ? (int64_t)1 << scale : 0;
+    for (size_t k = 0; k < n; k++)
+        out[k] = middle + value(seed + k, bits);
 }
 
 /* ---- models ---- */
@@ -514,8 +516,7 @@ int subject_weight(const subject *s, uint32_t i, uint32_t *found, int64_t **valu
     if (s->checkpoint != NULL)
         status = read_weight(s->checkpoint, i, n, *values);
     else
-        for (size_t k = 0; k < n; k++)
-            (*values)[k] = random_weight(w.kind, d->scale, i, k);
+        random_weight(w.kind, d->scale, i, *values, n);
     if (status != EXIT_DONE) {
         free(*values);
         *values = NULL;
