@@ -43,7 +43,7 @@ def read(paths):
 def plain(row):
     """As it comes: no ablation, no part of a model."""
     flags = row["config_flags"]
-    return all(flags[name] is not False for name in ("eff_bits", "ragged_pack", "fusion")) and row["n_layers"] > 0
+    return all(flags[name] is not False for name in ("eff_bits", "ragged_pack", "fusion")) and not flags["fold"] and row["n_layers"] > 0
 
 
 def online(row):
@@ -65,6 +65,7 @@ def remarks(row):
     """What is not as it comes."""
     flags = row["config_flags"]
     out = [name.replace("_", " ") + " off" for name in ("eff_bits", "ragged_pack", "fusion") if flags[name] is False]
+    out += ["gains folded"] if flags["fold"] else []
     out += ["public weights"] if flags["weights"] == "public" else []
     out += [f"{flags['keys_ahead_mib']} MiB of keys ahead, the others dealt online"] if flags["keys_ahead_mib"] else []
     out += [f"{row['n_layers']} layers"] if row["command"].find("--layers") >= 0 else []

@@ -64,6 +64,8 @@ def models():
     said = run(f"--model {ROOT}/tests/data/models/gpt2 --seq-len 8 --n-iters 2 --threads 2 --mode exact --check "
                "--disable-ragged-pack --disable-fusion")
     check("so it is as padded rows, a job for each task", "checked      bit for bit" in said)
+    check("a model without gains too", "bit for bit" in row(f"--model {ROOT}/tests/data/models/gpt2 --seq-len 4 --n-iters 1 "
+                                                            "--mode exact --check --fold")["notes"])
     digests = {next(line for line in run(f"{TINY} {how}").splitlines() if line.startswith("output"))
                for how in ("--threads 1", "--threads 3", "--disable-fusion", "--audit")}
     check("the output is the same, whatever computes", len(digests) == 1)
@@ -82,6 +84,8 @@ def flags():
     square = row(gpt + " --disable-ragged-pack")
     check("padded rows: more keys", square["fss"]["key_bytes"] > 1.1 * row(gpt)["fss"]["key_bytes"] and
           not square["config_flags"]["ragged_pack"])
+    check("folded gains: fewer bytes", row(gpt + " --fold")["communication"]["online_bytes"] <
+          0.95 * row(gpt)["communication"]["online_bytes"])
     check("two sequences take twice", row(TINY + " --batch-size 2")["fss"]["key_bytes"] > 1.8 * plain["fss"]["key_bytes"])
 
 
@@ -91,6 +95,7 @@ def refusals():
             ("--model bert-tiny --seq-len 513", "512 positions"), ("--model bert-tiny --layers 3", "bert-tiny has 2"),
             ("--model bert-tiny --check", "give --mode exact"), ("--micro gelu --mode exact --check", "with --micro"),
             ("--model bert-tiny --disable-ragged-pack", "does nothing with bert-tiny"),
+            ("--model bert-tiny --fold", "plain_norms"),
             ("--model bert-tiny --device 1", "without --backend gpu"), ("--model bert-tiny --width 64", "without --micro"),
             ("--model bert-tiny --value-bits 8 --disable-eff-bits", "with --disable-eff-bits"),
             ("--model llama2-13b --seq-len 4096", "GB are free: give a smaller --seq-len"),

@@ -110,13 +110,13 @@ static json_t *breakdown(const result *r) {
 static json_t *flags_of(const subject *s) {
     static const char *const modes[] = {"fast", "exact", "exact-dcf"};
     const bench_options *o = s->o;
-    return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b, s:o, s:s, s:s, s:i, s:i, s:i}", "eff_bits",
-                     !o->no_eff_bits, "ragged_pack", !o->no_ragged_pack, "fusion", !o->no_fusion,
-                     "whole", o->whole, "audit", o->audit, "one_device_each", o->spread,
-                     "keys_ahead_mib", whole(o->keys_ahead != 0, o->keys_ahead), "mode",
-                     modes[o->mode], "weights", o->public_weights != 0 ? "public" : "secret",
-                     "ring_bits", RING_BITS, "value_bits", (int)s->value_bits, "inner_bits",
-                     (int)s->inner_bits);
+    return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:o, s:s, s:s, s:i, s:i, s:i}",
+                     "eff_bits", !o->no_eff_bits, "ragged_pack", !o->no_ragged_pack, "fusion",
+                     !o->no_fusion, "whole", o->whole, "fold", o->fold, "audit", o->audit,
+                     "one_device_each", o->spread, "keys_ahead_mib",
+                     whole(o->keys_ahead != 0, o->keys_ahead), "mode", modes[o->mode], "weights",
+                     o->public_weights != 0 ? "public" : "secret", "ring_bits", RING_BITS,
+                     "value_bits", (int)s->value_bits, "inner_bits", (int)s->inner_bits);
 }
 
 static void notes(const result *r, char *to, size_t cap) {

@@ -159,6 +159,7 @@ static int apply_options(subject *s) {
     uvcc_model_config *c = &s->config;
     char why[256] = "";
     c->sequences = o->batch_size;
+    c->plain_norms = o->fold;
     c->tokens = o->seq_len != 0 ? o->seq_len : s->checkpoint != NULL ? c->tokens : TOKENS;
     c->mode = (uint8_t)o->mode;
     c->weights = o->public_weights != 0 ? UVCC_MODEL_PUBLIC_WEIGHTS : UVCC_MODEL_SECRET_WEIGHTS;
@@ -197,6 +198,7 @@ static int open_checkpoint(subject *s) {
                                 .inner_bits = o->inner_bits,
                                 .mode = o->mode,
                                 .takes = o->whole ? 1 : 0,
+                                .fold = o->fold,
                                 .public_weights = o->public_weights != 0};
     loaded *l = calloc(1, sizeof *l);
     if (l == NULL)
