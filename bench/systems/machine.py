@@ -7,7 +7,9 @@ import subprocess
 import threading
 import time
 
-from .rows import Failed
+from .rows import Failed, TimedOut
+
+GRACE_S = 20  # from an interruption to the end
 
 
 def nvidia_smi(query):
@@ -67,11 +69,17 @@ class GpuPeak:
         return self.peak if self.on else None
 
 
-class Group:
-    """Processes that run at a time: all end well, or none of them is left."""
+def interruptible():
+    """In a child: also where this process ignores interruptions."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    def __init__(self, timeout_s):
-        self.timeout_s, self.running = timeout_s, []
+
+class Group:
+    """Processes that run at a time: all end well, or none of them is left. What takes too long is killed; `interrupts`:
+    it is interrupted before, so that it can write what it has."""
+
+    def __init__(self, timeout_s, interrupts=False):
+        self.timeout_s, self.running, self.interrupts = timeout_s, [], interrupts
 
     def start(self, name, words, log, cwd=None, env=None):
         """What it says goes to the file `log`."""
@@ -80,7 +88,7 @@ class Group:
             f.flush()
             try:
                 process = subprocess.Popen(words, stdout=f, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=cwd,
-                                           env={**os.environ, **(env or {})}, start_new_session=True)
+                                           env={**os.environ, **(env or {})}, start_new_session=True, preexec_fn=interruptible)
             except OSError as e:
                 self.stop()
                 raise Failed(f"{name} cannot be started: {e}") from e
@@ -98,7 +106,7 @@ class Group:
 
     def wait(self):
         """The greatest resident memory of one, or Failed, which has the end of what was said."""
-        end, most = time.monotonic() + self.timeout_s, 0
+        end, most, over = time.monotonic() + self.timeout_s, 0, False
         left = list(self.running)
         try:
             while left:
@@ -111,9 +119,13 @@ class Group:
                     most = max(most, used.ru_maxrss * 1024)
                     left.remove(item)
                     if process.returncode != 0:
-                        raise Failed(f"{name} ended with status {process.returncode}: {tail(log)}")
-                if left and time.monotonic() > end:
-                    raise Failed(f"{left[0][0]} took longer than {self.timeout_s:.0f} s: {tail(left[0][2])}")
+                        raise (TimedOut if over else Failed)(f"{name} ended with status {process.returncode}: {tail(log)}")
+                if left and time.monotonic() > end and self.interrupts and not over:
+                    over, end = True, end + GRACE_S
+                    for _, process, _ in left:
+                        os.killpg(process.pid, signal.SIGINT)
+                elif left and time.monotonic() > end:
+                    raise TimedOut(f"{left[0][0]} took longer than {self.timeout_s:.0f} s: {tail(left[0][2])}")
                 if left:
                     time.sleep(0.01)
         finally:

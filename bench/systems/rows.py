@@ -11,6 +11,10 @@ class Failed(Exception):
     """A run gave nothing that counts; the text says why."""
 
 
+class TimedOut(Failed):
+    """It was ended, since it took too long."""
+
+
 class Skipped(Exception):
     """A run cannot be here; the text says what it needs."""
 

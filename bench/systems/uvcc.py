@@ -5,7 +5,7 @@ import os
 import subprocess
 
 from . import machine
-from .rows import Failed, Skipped
+from .rows import Failed, Skipped, TimedOut
 
 SCRATCH = 4 << 30  # of devices, beside tensors
 KEYS_AHEAD_MIB = 128
@@ -83,9 +83,13 @@ def measure(c, run, command, log, directory, timeout_s):
     path = os.path.join(directory, "row.json")
     if os.path.exists(path):
         os.remove(path)
-    group = machine.Group(timeout_s)
+    group = machine.Group(timeout_s, interrupts=True)
     group.start("uvcc bench", command + ["--hardware", c["hardware_file"], "--commit", c["commit"], "--json", path], log)
-    group.wait()
+    try:
+        group.wait()
+    except TimedOut:
+        if not os.path.exists(path):
+            raise
     try:
         with open(path, encoding="utf-8") as f:
             row = json.load(f)

@@ -131,6 +131,15 @@ def troubles(place):
     check("no time left", "there was no time left" in place.run(1, "--again", "--limit", "0"))
 
 
+def slow(place):
+    """uvcc is interrupted first, and what it measured counts."""
+    place.config.update(backends=["cpu"], sigma_root=None, n_iters=1000, timeout_s=2)
+    place.run(0)
+    r = place.rows()["uvcc-cpu-bert-tiny-4-1"]
+    check("a run that takes too long leaves what it measured", "of 1000 passes" in r["notes"] and "interrupted" in r["notes"] and
+          r["timing"]["online_time_s_mean"] > 0)
+
+
 def missing(place):
     place.config.update(backends=["gpu"], batch_sizes=[2])
     check("a batch is not SIGMA's", "SIGMA's command has no batch size" in place.run(0))
@@ -231,7 +240,7 @@ def others(place):
 
 def main():
     fits()
-    for test in (whole, troubles, missing, interrupted, others):
+    for test in (whole, troubles, slow, missing, interrupted, others):
         with tempfile.TemporaryDirectory() as directory:
             test(Place(directory))
 

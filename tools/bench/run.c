@@ -172,6 +172,39 @@ static int drive(run *r) {
     return rc > 0 ? rc : failed(r, "the parties", rc);
 }
 
+/* A tensor's values at one party: a thread of its own, since of a large model it takes a while. */
+typedef struct setting {
+    uvcc_session *session;
+    uint32_t tensor;
+    const int64_t *values;
+    int rc;
+} setting;
+
+static void *set_one(void *user) {
+    setting *s = user;
+    s->rc = uvcc_session_set_public(s->session, s->tensor, s->values);
+    return NULL;
+}
+
+static int set_weight(run *r, uint32_t tensor, const int64_t *values) {
+    setting all[UVCC_PARTIES];
+    pthread_t thread[UVCC_PARTIES];
+    bool started[UVCC_PARTIES];
+    int rc = 0;
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        all[p] = (setting){.session = r->party[p].session, .tensor = tensor, .values = values};
+        started[p] = pthread_create(&thread[p], NULL, set_one, &all[p]) == 0;
+        if (!started[p])
+            (void)set_one(&all[p]);
+    }
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        if (started[p])
+            (void)pthread_join(thread[p], NULL);
+        rc = rc == 0 ? all[p].rc : rc;
+    }
+    return rc == 0 ? EXIT_DONE : failed(r, uvcc_program_tensor_at(r->s->program, tensor)->name, rc);
+}
+
 static int set_weights(run *r) {
     int status = EXIT_DONE;
     for (uint32_t i = 0; i < r->s->weights && status == EXIT_DONE; i++) {
@@ -180,11 +213,7 @@ static int set_weights(run *r) {
         status = subject_weight(r->s, i, &t, &v);
         if (status != EXIT_DONE)
             break;
-        for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
-            const int rc = uvcc_session_set_public(r->party[p].session, t, v);
-            if (rc != 0)
-                status = failed(r, uvcc_program_tensor_at(r->s->program, t)->name, rc);
-        }
+        status = set_weight(r, t, v);
         free(v);
         if (status == EXIT_DONE && interrupted())
             status = EXIT_INTERRUPTED;
