@@ -198,6 +198,39 @@ def interrupted(place):
     check("it goes on there", "kept     uvcc-cpu-bert-tiny-4-1" in said and "done     sigma-gpu-bert-tiny-4-1" in said)
 
 
+PROGRAMS = {
+    "lscpu": "echo 'Architecture: x86_64'; echo 'Model name:          A Processor'",
+    "nvidia-smi": """case "$1" in --query-gpu*) echo 'NVIDIA H200, 143771, 570.1' ;; *) echo '| CUDA Version: 12.8     |' ;; esac""",
+    "iperf3": """case "$1" in -s) echo 'Server listening on 5201'; exec cat ;;
+*) echo '{"end": {"sum_received": {"bits_per_second": 24123456789.0}}}' ;; esac""",
+    "ping": "echo 'rtt min/avg/max/mdev = 0.031/0.042/0.055/0.005 ms'",
+}
+
+
+def machine_described(place):
+    """With stand-ins for the programs that it asks, and without them."""
+    programs = os.path.join(place.d, "programs")
+    os.mkdir(programs)
+    for name, text in PROGRAMS.items():
+        with open(os.path.join(programs, name), "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\n" + text + "\n")
+        os.chmod(os.path.join(programs, name), 0o755)
+    found = []
+    for path in (programs + ":/usr/bin:/bin", os.path.join(place.d, "keys")):
+        p = subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "describe-hardware"), "--out", "-"],
+                           capture_output=True, text=True, check=True, env={**os.environ, "PATH": path})
+        found.append((json.loads(p.stdout), p.stderr))
+    (there, _), (bare, said) = found
+    check("a machine is described", there["cpu_model"] == "A Processor" and there["network"] ==
+          {"measured_bandwidth_gbps": 24.12, "ping_ms": 0.042} and there["gpus"] ==
+          [{"name": "NVIDIA H200", "memory_gb": 150.8, "cuda_driver": "570.1", "cuda_runtime": "12.8"}])
+    check("what is not there is null, and said", bare["gpus"] == [] and bare["network"]["ping_ms"] is None and
+          "no iperf3 here" in said and "this host's loopback" in said)
+    for row in there, bare:
+        for e in Draft202012Validator(VALIDATOR.schema["$defs"]["hardware"]).iter_errors(row) if VALIDATOR else []:
+            raise SystemExit(e.message)
+
+
 MP_SPDZ = """Using security parameter 40
 Trying to run 64-bit computation
 Time = 28.1377 seconds
@@ -240,7 +273,7 @@ def others(place):
 
 def main():
     fits()
-    for test in (whole, troubles, slow, missing, interrupted, others):
+    for test in (whole, troubles, slow, missing, interrupted, others, machine_described):
         with tempfile.TemporaryDirectory() as directory:
             test(Place(directory))
 
