@@ -83,7 +83,7 @@ def cells(row):
 
 
 def order(row):
-    return (row["n_layers"] == 0, row["model"], row["backend"], row["seq_len"], row["batch_size"], row["system"], remarks(row))
+    return (row["n_layers"] == 0, row["model"], row["backend"], row["seq_len"], row["batch_size"], row["d_model"], row["system"], remarks(row))
 
 
 def table(rows):
