@@ -21,6 +21,7 @@ Exit status: 0 done, 1 a table differs, 2 wrong use, 77 no matplotlib (Debian: p
 import argparse
 import json
 import os
+import re
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -57,7 +58,7 @@ def bits(value, unit):
 
 # ---- tables ----
 
-COLUMNS = ["system", "on", "model", "tokens", "online, s", "deviation", "preprocessing, s", "GB online", "GB of keys", "rounds",
+COLUMNS = ["system", "on", "model", "tokens", "online, s", "deviation", "preprocessing, s", "processor, s", "GB online", "GB of keys", "rounds",
            "GB of memory", "of a device", "notes"]
 
 
@@ -74,10 +75,16 @@ def remarks(row):
     return "; ".join(out)
 
 
+def processor(row):
+    """Seconds of all threads in a pass, of notes of uvcc."""
+    m = re.search(r"([0-9.e+-]+) s of processor time", row["notes"])
+    return bits(float(m[1]), 1) if m and row["backend"] == "cpu" else ""
+
+
 def cells(row):
     t, c = row["timing"], row["communication"]
     return [row["system"], row["backend"].upper(), row["model"], str(row["seq_len"]), bits(online(row), 1),
-            bits(t["online_time_s_std"], 1), bits(t["preproc_time_s"], 1), bits(c["online_bytes"], 1e9),
+            bits(t["online_time_s_std"], 1), bits(t["preproc_time_s"], 1), processor(row), bits(c["online_bytes"], 1e9),
             bits(row["fss"]["key_bytes"], 1e9), "" if c["rounds"] is None else str(c["rounds"]),
             bits(row["memory"]["max_rss_bytes"], 1e9), bits(row["memory"]["max_gpu_bytes"], 1e9), remarks(row)]
 

@@ -127,8 +127,8 @@ static void notes(const result *r, char *to, size_t cap) {
     if (r->f == NULL)
         SAY("; an estimate by the program's tables: nothing ran");
     else
-        SAY("; %u of %u passes, %u to warm up, weights set in %.3g s", r->f->iters, o->n_iters,
-            o->warmup, r->f->load_s);
+        SAY("; %u of %u passes, %u to warm up, %.4g s of processor time a pass, keys included",
+            r->f->iters, o->n_iters, o->warmup, r->f->processor_s);
     if (r->interrupted)
         SAY("; interrupted");
     if (o->keys_ahead != 0)
@@ -210,11 +210,11 @@ void result_show(const result *r, FILE *to) {
         return;
     (void)fprintf(to,
                   "online       %.4g s, deviation %.2g, of %u passes\n"
-                  "keys         dealt in %.4g s\n"
+                  "keys         dealt in %.4g s; %.4g s of processor time a pass, online and keys\n"
                   "bytes        %.4g MB online, %.4g MB of keys, all parties; %" PRIu64 " rounds\n"
                   "jobs         %" PRIu64 ", %" PRIu64 " messages, %.4g AES calls of keys\n",
                   mean(f->online_s, f->iters), deviation(f->online_s, f->iters), f->iters,
-                  mean(f->preproc_s, f->iters), 1e-6 * (double)f->online_bytes,
+                  mean(f->preproc_s, f->iters), f->processor_s, 1e-6 * (double)f->online_bytes,
                   1e-6 * (double)f->preproc_bytes, f->rounds, f->jobs, f->flushes, f->aes_calls);
     (void)fprintf(to, "memory       %.4g GB of the process", 1e-9 * (double)f->rss_bytes);
     if (on_gpu(s))

@@ -233,7 +233,7 @@ static int open_party(run *r, unsigned p) {
     if (r->o->keys_ahead == 0) /* all of a step's are on their way at a time */
         c.links.rx_keys_bytes = c.links.tx_keys_bytes = r->keys_bytes;
     c.trace = (uvcc_tracer){.op = watch_op, .user = &me->watch};
-    watch_begin(&me->watch, r->family);
+    watch_begin(&me->watch, r->family, r->o->run.compute == RUN_COMPUTE_GPU);
     const int status = open_executor(r, p, &c);
     if (status != EXIT_DONE)
         return status;
@@ -289,10 +289,18 @@ static void close_run(run *r) {
 
 typedef struct sums {
     uint64_t online, preproc, rounds, jobs, messages;
+    double processor_s;
 } sums;
+
+static double seconds_of(const struct timeval *t) {
+    return (double)t->tv_sec + 1e-6 * (double)t->tv_usec;
+}
 
 static sums stats_of(const run *r) {
     sums all = {0};
+    struct rusage used;
+    if (getrusage(RUSAGE_SELF, &used) == 0)
+        all.processor_s = seconds_of(&used.ru_utime) + seconds_of(&used.ru_stime);
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         uvcc_session_stats st;
         uvcc_session_get_stats(r->party[p].session, &st);
@@ -372,6 +380,7 @@ static void put_figures(const run *r, const sums *before, const sums *after, fig
     out->preproc_bytes = (after->preproc - before->preproc) / n;
     out->rounds = (after->rounds - before->rounds) / n;
     out->jobs = (after->jobs - before->jobs) / n;
+    out->processor_s = (after->processor_s - before->processor_s) / (double)n;
     out->flushes = (after->messages - before->messages) / n;
     for (unsigned p = 0; p < UVCC_PARTIES && r->o->run.compute == RUN_COMPUTE_GPU; p++) {
         uvcc_session_stats st;

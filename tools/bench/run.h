@@ -12,6 +12,7 @@ typedef struct figures {
     uint32_t iters; /* that were measured, of those that were asked for */
     double online_s[BENCH_ITERS_MAX], preproc_s[BENCH_ITERS_MAX];
     double load_s;
+    double processor_s;                           /* a pass, of all threads */
     uint64_t online_bytes, preproc_bytes, rounds; /* a pass; bytes of all parties */
     uint64_t jobs, flushes;        /* a pass, of all parties; flushes: messages sent */
     double aes_calls;              /* a pass, of all parties */

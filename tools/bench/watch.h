@@ -19,12 +19,13 @@ extern const char *const watch_family_names[FAMILIES];
 enum { WATCH_SLOTS = 1024, WATCH_KINDS = UVCC_TASK_KIND_END };
 
 typedef struct watch_time {
-    double seconds; /* of jobs */
+    double seconds; /* of jobs: of the processor, or of a device between launch and end */
     uint64_t jobs;
 } watch_time;
 
 typedef struct watch {
     const uint8_t *family; /* of the ops of entry 0 */
+    bool device;           /* jobs end in another thread than they began in: by the wall's time */
     pthread_mutex_t lock;  /* of what follows: executors have threads */
     bool counts, times;    /* AES calls; jobs */
     double aes;
@@ -36,7 +37,7 @@ typedef struct watch {
     } job[WATCH_SLOTS];
 } watch;
 
-void watch_begin(watch *w, const uint8_t *family);
+void watch_begin(watch *w, const uint8_t *family, bool device);
 void watch_end(watch *w);
 /* Hooks of session and executor, whose user is the watch. */
 void watch_op(void *user, const uvcc_op_trace *t);
