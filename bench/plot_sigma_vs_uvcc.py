@@ -84,7 +84,7 @@ def processor(row):
 def cells(row):
     t, c = row["timing"], row["communication"]
     return [row["system"], row["backend"].upper(), row["model"], str(row["seq_len"]), bits(online(row), 1),
-            bits(t["online_time_s_std"], 1), bits(t["preproc_time_s"], 1), processor(row), bits(c["online_bytes"], 1e9),
+            bits(t["online_time_s_std"] or None, 1), bits(t["preproc_time_s"], 1), processor(row), bits(c["online_bytes"], 1e9),
             bits(row["fss"]["key_bytes"], 1e9), "" if c["rounds"] is None else str(c["rounds"]),
             bits(row["memory"]["max_rss_bytes"], 1e9), bits(row["memory"]["max_gpu_bytes"], 1e9), remarks(row)]
 

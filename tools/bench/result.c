@@ -67,10 +67,10 @@ static json_t *timing(const figures *f) {
     const bool some = f != NULL && f->iters != 0;
     const double online = some ? mean(f->online_s, f->iters) : 0;
     const double preproc = some ? mean(f->preproc_s, f->iters) : 0;
-    return json_pack("{s:o, s:o, s:o, s:o}", "online_time_s_mean", number(some, online),
-                     "online_time_s_std", number(some, some ? deviation(f->online_s, f->iters) : 0),
-                     "preproc_time_s", number(some, preproc), "total_time_s",
-                     number(some, online + preproc));
+    return json_pack(
+        "{s:o, s:o, s:o, s:o}", "online_time_s_mean", number(some, online), "online_time_s_std",
+        number(some && f->iters > 1, some ? deviation(f->online_s, f->iters) : 0), "preproc_time_s",
+        number(some, preproc), "total_time_s", number(some, online + preproc));
 }
 
 static json_t *communication(const result *r) {
