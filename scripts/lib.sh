@@ -53,6 +53,7 @@ libglib2.0-dev|the example on GLib|pkg-config --exists glib-2.0
 python3-cffi|the test of the Python package|python3 -c 'import cffi, numpy' || /usr/bin/python3 -c 'import cffi'
 python3-numpy|the test of the Python package|python3 -c 'import cffi, numpy' || /usr/bin/python3 -c 'import numpy'
 g++|headers in C++|c++ --version
+python3-matplotlib|the plots of bench/plot_sigma_vs_uvcc.py|python3 -c 'import matplotlib' || /usr/bin/python3 -c 'import matplotlib'
 END
 }
 

@@ -4,6 +4,7 @@
 #ifndef UVCC_TOOLS_CARD_H
 #define UVCC_TOOLS_CARD_H
 
+#include <stdbool.h>
 #include <uvcc/compute.h>
 
 typedef struct card card;
@@ -11,9 +12,11 @@ typedef struct card card;
 /* Which device, and how much of it. */
 #define CARD_BY_RANK UINT32_MAX
 typedef struct card_config {
-    uint32_t device; /* its number, or CARD_BY_RANK: `rank` modulo the number of devices */
-    uint32_t rank;   /* of the worker among those of its party */
-    uint64_t bytes;  /* what the session may take of the device at most; 0: no limit */
+    uint32_t device;     /* its number, or CARD_BY_RANK: `rank` modulo the number of devices */
+    uint32_t rank;       /* of the worker among those of its party */
+    uint64_t bytes;      /* what the session may take of the device at most; 0: no limit */
+    uint32_t streams;    /* as in uvcc_gpu_config; 0: its default */
+    bool trust_pointers; /* as there */
 } card_config;
 
 #define CARD_TEXT_BYTES 256u

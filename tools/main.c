@@ -6,6 +6,7 @@
 #include <uvcc/types.h>
 
 #include "audit.h"
+#include "bench/bench.h"
 #include "client/client.h"
 #include "infer/infer.h"
 #include "interrupt.h"
@@ -43,6 +44,7 @@ static void usage(FILE *to) {
                 "  uvcc keygen     makes key files and shows public keys\n"
                 "  uvcc triples    makes triples ahead and shows what is kept of them\n"
                 "  uvcc model      looks at checkpoints of transformers and converts them\n"
+                "  uvcc bench      measures forward passes of transformers\n"
                 "  uvcc nonlinear  measures the nonlinear functions\n"
                 "  uvcc pipeline   a pipeline of stages in simulated time\n"
                 "  uvcc selftest   checks this machine's compute kernels\n"
@@ -68,6 +70,7 @@ static const struct command {
     {"plan", plan_main, EXIT_FAILED},         {"launch", launch_main, EXIT_FAILED},
     {"trace", trace_join_main, EXIT_FAILED},  {"client", client_main, EXIT_FAILED},
     {"model", model_main, EXIT_FAILED},       {"infer", infer_main, EXIT_FAILED},
+    {"bench", bench_main, EXIT_FAILED},
 };
 
 int main(int argc, char **argv) {

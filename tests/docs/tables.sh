@@ -71,7 +71,7 @@ for doc in README.md docs/*.md docs/*/*.md; do
     done
 done
 [ ! -e "$work/differs" ] || failed=1
-for def in include/uvcc/*.def src/*/*.def; do
+for def in include/uvcc/*.def src/*/*.def tools/*/*.def; do
     grep -qx "$def" "$work/seen" || { echo "$def: no table in docs/ shows it"; failed=1; }
 done
 [ $failed -eq 0 ] && echo "$(wc -l <"$work/seen") tables agree with their .def files"

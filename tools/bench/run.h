@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run.h - passes of a subject among three parties, each a thread of this process, and what they
+ * took. Preprocessing goes from the beginning of a step until all parties wait for the input,
+ * online from there until the output is open. */
+#ifndef UVCC_TOOLS_BENCH_RUN_H
+#define UVCC_TOOLS_BENCH_RUN_H
+
+#include "subject.h"
+#include "watch.h"
+
+typedef struct figures {
+    uint32_t iters; /* that were measured, of those that were asked for */
+    double online_s[BENCH_ITERS_MAX], preproc_s[BENCH_ITERS_MAX];
+    double load_s;
+    double processor_s;                           /* a pass, of all threads */
+    uint64_t online_bytes, preproc_bytes, rounds; /* a pass; bytes of all parties */
+    uint64_t jobs, flushes;        /* a pass, of all parties; flushes: messages sent */
+    double aes_calls;              /* a pass, of all parties */
+    uint64_t gpu_bytes, rss_bytes; /* at most; gpu_bytes: 0 on the CPU */
+    uint64_t calls[FAMILIES];
+    watch_time families[FAMILIES], kinds[WATCH_KINDS]; /* of all measured passes */
+    bool checked;
+    uint64_t
+        digest; /* of the last output: equal for equal seeds, whatever computes; 0: it opens none */
+} figures;
+
+/* An exit status after reporting. Interrupted, or failed after a pass: *out has what was measured
+ * until then. */
+int bench_run(const subject *s, figures *out);
+
+#endif
