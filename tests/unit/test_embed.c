@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_embed.c - rows of a table by numbers that their owner alone knows: sessions give the
+ * plaintext twin's words for tables of no powers of two, whoever the owner is, secret and public
+ * tables, two tables one below the other, sums; a number is in no other party's memory, log or
+ * transcript; what cannot be is refused by name. */
+#include "triangle.h"
+
+#include <stdlib.h>
+
+enum { SEED = 17, ID_IDS = 1, ID_TABLE = 2, ID_SUM = 3, ID_OUT = 9 };
+
+/* ---- programs ---- */
+
+typedef struct shape {
+    uint32_t rows, table, width;
+    uint32_t split; /* where the second table begins, or 0 */
+    uint8_t owner, bits;
+    bool public_table, sum, in_place;
+} shape;
+
+typedef struct made {
+    shape of;
+    uvcc_program *p;
+    uint32_t ids, table, sum;
+} made;
+
+static uint32_t shared_as(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols,
+                          uint8_t bits, uint8_t scale, uvcc_sharing sharing, uint32_t buffer) {
+    const bool open = sharing == UVCC_PUBLIC;
+    const int t = uvcc_program_tensor(
+        p, &(uvcc_tensor_desc){.name = name,
+                               .rows = rows,
+                               .cols = cols,
+                               .bits = bits,
+                               .scale = scale,
+                               .lifetime = open ? UVCC_PERSIST : UVCC_TRANSIENT,
+                               .in_buffer_of = buffer,
+                               .sharing = (uint8_t)sharing});
+    assert_true(t >= 0);
+    return (uint32_t)t;
+}
+
+static uint8_t bits_for(uint32_t rows) {
+    uint8_t bits = 1;
+    while (UINT64_C(1) << bits < rows)
+        bits++;
+    return bits;
+}
+
+/* z = the rows, and the sum if there is one; then to all. */
+static void add_ops(made *m) {
+    const shape *s = &m->of;
+    uint32_t part[2] = {UVCC_NO_TENSOR, UVCC_NO_TENSOR};
+    if (s->sum) { /* what is added: a product by the table's transpose and so on would do, too */
+        part[0] = shared_as(m->p, "before", s->rows, s->width, 60, 0, UVCC_ADDITIVE, UVCC_NO_TENSOR);
+        assert_true(uvcc_program_op(m->p, &(uvcc_op_desc){.opcode = UVCC_OP_MUL_PART,
+                                                          .k = 0,
+                                                          .in_count = 2,
+                                                          .in = {m->sum, m->sum},
+                                                          .out_count = 1,
+                                                          .out = {part[0]}}) >= 0);
+    }
+    part[1] = shared_as(m->p, "rows", s->rows, s->width, 60, 0, UVCC_ADDITIVE,
+                        s->in_place ? part[0] : UVCC_NO_TENSOR);
+    assert_true(uvcc_program_op(m->p, &(uvcc_op_desc){.name = "rows",
+                                                      .opcode = UVCC_OP_EMBED,
+                                                      .k = 1,
+                                                      .in_count = s->sum ? 3 : 2,
+                                                      .in = {m->ids, m->table, part[0]},
+                                                      .out_count = 1,
+                                                      .out = {part[1]},
+                                                      .constant = s->split}) >= 0);
+    const uint32_t z = test_tensor(m->p, "z", s->rows, s->width, 60, 0, UVCC_TRANSIENT);
+    assert_true(uvcc_program_op(m->p, &(uvcc_op_desc){.opcode = UVCC_OP_RESHARE,
+                                                      .k = 2,
+                                                      .in_count = 1,
+                                                      .in = {part[1]},
+                                                      .out_count = 1,
+                                                      .out = {z}}) >= 0);
+    assert_true(uvcc_program_output(m->p, ID_OUT, z) >= 0);
+}
+
+static made make(const shape *s, const uvcc_allocator *al) {
+    made m = {.of = *s};
+    char why[200] = "";
+    assert_int_equal(uvcc_program_new(&m.p, al), 0);
+    assert_true(uvcc_program_entry(m.p, "run") >= 0);
+    m.ids = shared_as(m.p, "ids", s->rows, s->split != 0 ? 2 : 1,
+                      s->bits != 0 ? s->bits : bits_for(s->table), 0, UVCC_ONE_HOT, UVCC_NO_TENSOR);
+    assert_true(uvcc_program_input(m.p, ID_IDS, m.ids, s->owner) >= 0);
+    m.table = s->public_table
+                  ? shared_as(m.p, "table", s->table, s->width, 40, 0, UVCC_PUBLIC, UVCC_NO_TENSOR)
+                  : test_tensor(m.p, "table", s->table, s->width, 40, 0, UVCC_TRANSIENT);
+    if (!s->public_table)
+        assert_true(uvcc_program_input(m.p, ID_TABLE, m.table, (s->owner + 1) % 3) >= 0);
+    if (s->sum) {
+        const int t = uvcc_program_tensor(m.p, &(uvcc_tensor_desc){.name = "sum",
+                                                                   .rows = s->rows,
+                                                                   .cols = s->width,
+                                                                   .bits = 20,
+                                                                   .scale = 0,
+                                                                   .lifetime = UVCC_TRANSIENT,
+                                                                   .in_buffer_of = UVCC_NO_TENSOR});
+        assert_true(t >= 0);
+        m.sum = (uint32_t)t;
+        assert_true(uvcc_program_input(m.p, ID_SUM, m.sum, 2) >= 0);
+    }
+    add_ops(&m);
+    if (uvcc_program_finish(m.p, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    return m;
+}
+
+/* ---- runs ---- */
+
+/* Numbers of all rows in turn, the first and the last, some twice; of a second table as well. */
+static void draw_ids(const made *m, uint64_t *rng, int64_t *ids) {
+    const uint32_t tables = m->of.split != 0 ? 2 : 1;
+    for (uint32_t i = 0; i < m->of.rows * tables; i++) {
+        const uint32_t first = tables == 2 ? m->of.split : m->of.table;
+        const uint32_t rows = i % tables == 0 ? first : m->of.table - m->of.split;
+        const uint32_t some[] = {0, rows - 1, (uint32_t)(test_rand(rng) % rows), i % rows};
+        ids[i] = i % 7 == 6 ? ids[i - 2 * tables + tables] : some[i % 4];
+        ids[i] = ids[i] < (int64_t)rows ? ids[i] : 0;
+    }
+}
+
+static int64_t *draw(size_t n, unsigned bits, uint64_t *rng) {
+    int64_t *v = malloc(n * sizeof *v);
+    assert_non_null(v);
+    for (size_t i = 0; i < n; i++)
+        v[i] = (int64_t)(test_rand(rng) >> (63 - bits)) - (INT64_C(1) << bits) + 1;
+    return v;
+}
+
+static void give(triangle *t, const made *m, uvcc_reference *ref, uint32_t step, uint32_t id,
+                 const int64_t *v) {
+    for (uint32_t i = 0; i < uvcc_program_input_count(m->p, 0); i++) {
+        const uvcc_io_desc *io = uvcc_program_input_at(m->p, 0, i);
+        if (io->id != id)
+            continue;
+        triangle_input(t, io->owner, step, id, v);
+        assert_int_equal(uvcc_reference_set(ref, io->tensor, v), 0);
+    }
+}
+
+/* Two steps; the program goes. */
+static void run(const shape *s, const triangle_options *opt) {
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    const made m = make(s, &al);
+    uint64_t rng = SEED + s->table;
+    uvcc_reference *ref;
+    triangle t;
+    int64_t *ids = malloc((size_t)s->rows * 2 * sizeof *ids);
+    int64_t *table = draw((size_t)s->table * s->width, 40, &rng),
+            *sum = draw((size_t)s->rows * s->width, 20, &rng);
+    assert_int_equal(uvcc_reference_new(&ref, m.p, &al), 0);
+    triangle_open(&t, m.p, opt);
+    triangle_ready(&t);
+    if (s->public_table) {
+        triangle_set_public(&t, m.table, table);
+        assert_int_equal(uvcc_reference_set(ref, m.table, table), 0);
+    }
+    for (uint32_t step = 0; step < 2; step++) {
+        triangle_agree(&t, step, 0);
+        draw_ids(&m, &rng, ids);
+        give(&t, &m, ref, step, ID_IDS, ids);
+        give(&t, &m, ref, step, ID_TABLE, table);
+        give(&t, &m, ref, step, ID_SUM, sum);
+        triangle_finish(&t, step + 1);
+        triangle_check_outputs(&t, m.p, ref, step);
+    }
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_reference_free(ref);
+    uvcc_program_free(m.p);
+    free(ids);
+    free(table);
+    free(sum);
+}
+
+static void test_tables(void **state) {
+    (void)state;
+    static const uint32_t tables[] = {1, 2, 3, 4, 5, 255, 257, 1000};
+    for (unsigned i = 0; i < sizeof tables / sizeof *tables; i++) {
+        const shape s = {.rows = 11, .table = tables[i], .width = 5, .owner = i % 3};
+        run(&s, &(triangle_options){.seed = SEED + i});
+    }
+}
+
+/* A vocabulary in many tiles; more rows than a chunk; one row. */
+static void test_large(void **state) {
+    (void)state;
+    const shape shapes[] = {{.rows = 9, .table = 30522, .width = 3, .owner = 0},
+                            {.rows = 1, .table = 4099, .width = 1, .owner = 1},
+                            {.rows = 1500, .table = 300, .width = 2, .owner = 2},
+                            {.rows = 1025, .table = 700, .split = 690, .width = 2, .owner = 1}};
+    for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        run(&shapes[i], &(triangle_options){.seed = SEED + i});
+}
+
+static void test_forms(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 24; i++) {
+        const shape s = {.rows = 13,
+                         .table = 37,
+                         .width = 4,
+                         .owner = i % 3,
+                         .split = i / 3 % 2 != 0 ? 35 : 0,
+                         .bits = i % 5 == 4 ? 32 : 0,
+                         .public_table = i / 6 % 2 != 0,
+                         .sum = i / 12 != 0,
+                         .in_place = i / 12 != 0 && i % 2 != 0};
+        run(&s, &(triangle_options){.seed = SEED + i});
+    }
+}
+
+/* Threads, jobs in any order, lost and doubled messages, without transcripts. */
+static void test_hosts(void **state) {
+    (void)state;
+    const shape s = {.rows = 40, .table = 513, .split = 510, .width = 7, .owner = 2, .sum = true};
+    run(&s, &(triangle_options){.seed = 1, .mode = UVCC_CPU_DEFERRED, .compute_seed = 5});
+    run(&s, &(triangle_options){.seed = 2, .mode = UVCC_CPU_THREADS});
+    run(&s, &(triangle_options){.seed = 3, .datagram = true, .audit_off = true});
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_hosts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
