@@ -565,11 +565,12 @@ static const uvcc_io_desc *input_of(uvcc_session *s, const uvcci_step *st, uint3
  * results in silence. The value itself is nobody's business. */
 static int check_bits(uvcc_session *s, uint32_t tensor, const int64_t *v) {
     const uvcci_tensor *t = &s->program->tensors[tensor];
-    for (uint64_t i = 0; t->desc.sharing == UVCC_ONE_HOT && i < t->elems; i++)
-        if (v[i] < 0 || (uint64_t)v[i] >> t->desc.bits != 0)
-            return uvcci_refuse(s, UVCC_ERR_BOUND,
-                                "value %zu of %s is no number of a row: 0 to 2^%u - 1 are possible",
-                                (size_t)i, t->name, t->desc.bits);
+    if (t->desc.sharing == UVCC_ONE_HOT)
+        return uvcci_all_below(v, (size_t)t->elems, t->desc.bits)
+                   ? 0
+                   : uvcci_refuse(s, UVCC_ERR_BOUND,
+                                  "a value of %s is no number of a row: 0 to 2^%u - 1 are possible",
+                                  t->name, t->desc.bits);
     if (uvcci_all_within(v, (size_t)t->elems, t->desc.bits))
         return 0;
     return uvcci_refuse(s, UVCC_ERR_BOUND,
