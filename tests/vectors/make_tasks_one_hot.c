@@ -52,6 +52,19 @@ static void make_rows(const one_hot *k) {
     }
 }
 
+/* A whole block: roots, and rows of numbers that are known, which the checker in Python has soon. */
+static void large(maker *m) {
+    const one_hot k = {m, "large", maker_large, maker_large, 5, 3, 0, 0};
+    maker_case c = begin(&k, "ONE_HOT_KEYS", T, k.keys);
+    maker_gives(&c, "out[0]", WORDS(2));
+    c = begin(&k, "ONE_HOT_ROWS", H, k.rows);
+    maker_arg(&c, "constant", json_integer(30));
+    maker_arg(&c, "cols", json_integer(2));
+    maker_arg(&c, "step", json_integer(k.step));
+    maker_with(&c, "in[0]", WORDS(k.step));
+    maker_gives(&c, "out[0]", WORDS(2));
+}
+
 static void refuse(maker *m) {
     static const struct {
         const char *task, *why;
@@ -78,6 +91,7 @@ void make_one_hot(maker *m) {
     const one_hot all[] = {{m, "1", maker_few, maker_few, 1, 1, 0, 2},
                            {m, "2", maker_few, maker_few, 2, 1, 0, 4},
                            {m, "3", maker_group, maker_group, 3, 1, 1, 6},
+                           {m, "6", maker_all, maker_all, 6, 1, 62, 2},
                            {m, "9", maker_all, maker_all, 9, 1, 101, 10},
                            {m, "17 steps", twice, once, 17, 2, 0x1fff0, 16},
                            {m, "32", maker_tiny, maker_tiny, 32, 1, 0xfffffffd, 3}};
@@ -85,5 +99,6 @@ void make_one_hot(maker *m) {
         make_keys(&all[i]);
         make_rows(&all[i]);
     }
+    large(m);
     refuse(m);
 }

@@ -39,7 +39,7 @@ class Key:
 
     def __init__(self, nodes, n, words, root):
         self.nodes, self.n, self.words, self.depth = nodes, n, words, depth_of(n)
-        self.known = {(0, 0): root}
+        self.known, self.leaves = {(0, 0): root}, {}
 
     def node(self, level, number):
         if (level, number) not in self.known:
@@ -52,8 +52,9 @@ class Key:
 
     def share(self, x):
         s, t = self.node(self.depth, x // LEAF)
-        v = leaf_words(self.nodes, s)[x % LEAF]
-        return v + (self.words[2 * self.depth + x % LEAF] if t else 0)
+        if s not in self.leaves:
+            self.leaves[s] = leaf_words(self.nodes, s)
+        return self.leaves[s][x % LEAF] + (self.words[2 * self.depth + x % LEAF] if t else 0)
 
 
 def bits_of(t):
