@@ -15,7 +15,7 @@ typedef struct shape {
     uint32_t rows, table, width;
     uint32_t split; /* where the second table begins, or 0 */
     uint8_t owner, bits;
-    bool public_table, sum, in_place;
+    bool public_table, sum, in_place, to_owner;
 } shape;
 
 typedef struct made {
@@ -77,7 +77,10 @@ static void add_ops(made *m) {
                                                       .in = {part[1]},
                                                       .out_count = 1,
                                                       .out = {z}}) >= 0);
-    assert_true(uvcc_program_output(m->p, ID_OUT, z) >= 0);
+    if (s->to_owner)
+        assert_true(uvcc_program_output_to(m->p, ID_OUT, z, s->owner) >= 0);
+    else
+        assert_true(uvcc_program_output(m->p, ID_OUT, z) >= 0);
 }
 
 static made make(const shape *s, const uvcc_allocator *al) {
@@ -144,6 +147,8 @@ static void give(triangle *t, const made *m, uvcc_reference *ref, uint32_t step,
     }
 }
 
+static void draw_sought(int64_t *ids);
+
 /* Two steps; the program goes. */
 static void run(const shape *s, const triangle_options *opt) {
     test_alloc mem = {0};
@@ -164,7 +169,10 @@ static void run(const shape *s, const triangle_options *opt) {
     }
     for (uint32_t step = 0; step < 2; step++) {
         triangle_agree(&t, step, 0);
-        draw_ids(&m, &rng, ids);
+        if (s->to_owner)
+            draw_sought(ids);
+        else
+            draw_ids(&m, &rng, ids);
         give(&t, &m, ref, step, ID_IDS, ids);
         give(&t, &m, ref, step, ID_TABLE, table);
         give(&t, &m, ref, step, ID_SUM, sum);
@@ -225,12 +233,147 @@ static void test_hosts(void **state) {
     run(&s, &(triangle_options){.seed = 3, .datagram = true, .audit_off = true});
 }
 
+/* ---- who sees a number ---- */
+
+enum { SOUGHT = 4, ROWS_SOUGHT = 24, BLOCKS = 1 << 14 };
+
+/* Whatever the three sessions have: their memory, their logs, their transcripts. */
+typedef struct watch {
+    uint8_t owner;
+    int64_t ids[ROWS_SOUGHT];
+    struct {
+        test_bytes log, bundles;
+        void *block[BLOCKS];
+        size_t bytes[BLOCKS];
+        uvcc_allocator inner;
+        bool found;
+        unsigned looks, expanded;
+    } party[3];
+} watch;
+static watch w;
+
+/* The same in both steps, so that a search for them is one for each. */
+static void draw_sought(int64_t *ids) {
+    for (unsigned i = 0; i < ROWS_SOUGHT; i++)
+        ids[i] = w.ids[i] = 1000 + 7919 * (int64_t)(i + 1) % 29000;
+}
+
+/* The first numbers, as words of so many bytes, one behind the other. */
+static bool has_ids_of(const uint8_t *p, size_t n, unsigned width) {
+    uint8_t pattern[8 * SOUGHT] = {0};
+    const size_t len = (size_t)width * SOUGHT;
+    for (unsigned i = 0; i < SOUGHT; i++)
+        for (unsigned b = 0; b < width; b++)
+            pattern[i * width + b] = (uint8_t)(w.ids[i] >> 8 * b);
+    for (const uint8_t *at = p, *end = p + n; n >= len && at + len <= end; at++) {
+        at = memchr(at, pattern[0], (size_t)(end - at) - len + 1);
+        if (at == NULL)
+            return false;
+        if (memcmp(at, pattern, len) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool has_ids(const void *p, size_t n) {
+    return has_ids_of(p, n, 8) || has_ids_of(p, n, 4) || has_ids_of(p, n, 2);
+}
+
+static void *watched_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
+    const unsigned i = (unsigned)(uintptr_t)user;
+    void *p = w.party[i].inner.alloc(w.party[i].inner.user, bytes, cls);
+    unsigned k = 0;
+    while (k < BLOCKS && w.party[i].block[k] != NULL)
+        k++;
+    assert_true(k < BLOCKS);
+    w.party[i].block[k] = p;
+    w.party[i].bytes[k] = bytes;
+    return p;
+}
+
+static void watched_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
+    const unsigned i = (unsigned)(uintptr_t)user;
+    for (unsigned k = 0; k < BLOCKS && p != NULL; k++)
+        if (w.party[i].block[k] == p)
+            w.party[i].block[k] = NULL;
+    w.party[i].inner.free(w.party[i].inner.user, p, bytes, cls);
+}
+
+static void watched(uvcc_config *c) {
+    const unsigned i = c->identity.party;
+    w.party[i].inner = c->alloc;
+    c->alloc = (uvcc_allocator){
+        .alloc = watched_alloc, .free = watched_free, .user = (void *)(uintptr_t)i};
+    c->record = (uvcc_recorder){.write = test_append, .user = &w.party[i].log};
+}
+
+static void look_at_memory(unsigned i) {
+    for (unsigned k = 0; k < BLOCKS && !w.party[i].found; k++)
+        w.party[i].found =
+            w.party[i].block[k] != NULL && has_ids(w.party[i].block[k], w.party[i].bytes[k]);
+    w.party[i].looks++;
+}
+
+/* What a holder of keys expands are no rows: its words are neither 0 nor 1. */
+static void look_at_rows(unsigned i, const uvcc_task *t) {
+    for (uint32_t b = 0; b < t->u.vec.count; b++) {
+        const uvcc_block *k = &t->u.vec.blocks[b];
+        for (size_t e = 0; e < (size_t)k->count * t->u.vec.cols; e++)
+            assert_true(k->out[0][e] > 1);
+        w.party[i].expanded += k->count * t->u.vec.cols;
+    }
+}
+
+static void on_task(void *user, unsigned party, const uvcc_job *job, uint32_t task, bool done) {
+    const uvcc_task *t = &job->tasks[task];
+    (void)user;
+    if (!done)
+        return;
+    if (t->kind == UVCC_TASK_ONE_HOT_ROWS && party != w.owner)
+        look_at_rows(party, t);
+    if (t->kind != UVCC_TASK_ONE_HOT_ROWS || w.party[party].expanded % 4096 == 0)
+        look_at_memory(party);
+}
+
+static void on_bundle(void *user, unsigned party, uint32_t step, const uint8_t *bytes, size_t len) {
+    (void)user;
+    (void)step;
+    test_append(&w.party[party].bundles, bytes, len);
+}
+
+/* The same search finds them where their owner has them. */
+static void test_nobody_else_sees(void **state) {
+    (void)state;
+    for (uint8_t owner = 0; owner < 3; owner++) {
+        const shape s = {.rows = ROWS_SOUGHT, .table = 30522, .width = 1, .owner = owner,
+                         .to_owner = true};
+        memset(&w, 0, sizeof w);
+        w.owner = owner;
+        run(&s, &(triangle_options){.seed = SEED,
+                                    .wired = true,
+                                    .ticks = true,
+                                    .tweak = watched,
+                                    .on_task = on_task,
+                                    .on_bundle = on_bundle});
+        for (unsigned i = 0; i < 3; i++) {
+            assert_true(w.party[i].looks > 8 && w.party[i].log.len != 0);
+            assert_int_equal(w.party[i].found, i == owner);
+            assert_int_equal(has_ids(w.party[i].log.p, w.party[i].log.len), i == owner);
+            assert_false(has_ids(w.party[i].bundles.p, w.party[i].bundles.len));
+            assert_int_equal(w.party[i].expanded, i == owner ? 0 : 2 * ROWS_SOUGHT * s.table);
+            test_bytes_free(&w.party[i].log);
+            test_bytes_free(&w.party[i].bundles);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables),
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_nobody_else_sees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
