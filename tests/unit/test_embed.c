@@ -233,6 +233,114 @@ static void test_hosts(void **state) {
     run(&s, &(triangle_options){.seed = 3, .datagram = true, .audit_off = true});
 }
 
+/* ---- what is refused ---- */
+
+/* A program of one EMBED: rows of a 20 x 3 table by 4 numbers, with what is changed in it. */
+typedef struct parts {
+    uvcc_tensor_desc ids, table, z;
+    uvcc_op_desc op;
+    bool no_input, output_ids;
+} parts;
+
+static parts sound(void) {
+    return (parts){
+        .ids = {.name = "ids", .rows = 4, .cols = 1, .bits = 5, .lifetime = UVCC_TRANSIENT,
+                .in_buffer_of = UVCC_NO_TENSOR, .sharing = UVCC_ONE_HOT},
+        .table = {.name = "table", .rows = 20, .cols = 3, .bits = 30, .scale = 4,
+                  .lifetime = UVCC_PERSIST, .in_buffer_of = UVCC_NO_TENSOR},
+        .z = {.name = "z", .rows = 4, .cols = 3, .bits = 30, .scale = 4,
+              .lifetime = UVCC_TRANSIENT, .in_buffer_of = UVCC_NO_TENSOR,
+              .sharing = UVCC_ADDITIVE},
+        .op = {.name = "rows", .opcode = UVCC_OP_EMBED, .in_count = 2, .in = {0, 1},
+               .out_count = 1, .out = {2}}};
+}
+
+static int finish(const parts *of, char why[200]) {
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    assert_int_equal(uvcc_program_tensor(p, &of->ids), 0);
+    assert_int_equal(uvcc_program_tensor(p, &of->table), 1);
+    assert_int_equal(uvcc_program_tensor(p, &of->z), 2);
+    assert_int_equal(uvcc_program_entry(p, "run"), 0);
+    if (!of->no_input)
+        assert_true(uvcc_program_input(p, 1, 0, 2) >= 0);
+    assert_true(uvcc_program_op(p, &of->op) >= 0);
+    if (of->output_ids)
+        assert_true(uvcc_program_output(p, 9, 0) >= 0);
+    const int rc = uvcc_program_finish(p, why, 200);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+    return rc;
+}
+
+static void refused(parts of, int want, const char *what) {
+    char why[200] = "";
+    assert_int_equal(finish(&of, why), want);
+    if (strstr(why, what) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", why, what);
+}
+
+#define REFUSED(change, rc, what)                                                                  \
+    do {                                                                                           \
+        parts of = sound();                                                                        \
+        change;                                                                                    \
+        refused(of, rc, what);                                                                     \
+    } while (0)
+
+static void test_refusals(void **state) {
+    (void)state;
+    char why[200] = "";
+    const parts fine = sound();
+    assert_int_equal(finish(&fine, why), 0);
+    REFUSED(of.ids.lifetime = UVCC_PERSIST, UVCC_ERR_PROGRAM, "ids is one-hot and PERSIST");
+    REFUSED(of.ids.bits = 33, UVCC_ERR_PROGRAM, "ids is one-hot, of 33 bits at scale 0");
+    REFUSED(of.ids.scale = 1, UVCC_ERR_PROGRAM, "ids is one-hot, of 5 bits at scale 1");
+    REFUSED(of.ids.sharing = 4, UVCC_ERR_PROGRAM, "ids has the unknown sharing 4");
+    REFUSED(of.ids.sharing = UVCC_REPLICATED, UVCC_ERR_PROGRAM,
+            "reads ids as one-hot, but it is replicated");
+    REFUSED((of.z.sharing = UVCC_ONE_HOT, of.z.scale = 0, of.z.in_buffer_of = 0), UVCC_ERR_PROGRAM,
+            "z is one-hot; it shares no buffer");
+    REFUSED(of.z.in_buffer_of = 0, UVCC_ERR_PROGRAM, "but one is additive and the other one-hot");
+    REFUSED(of.z.sharing = UVCC_REPLICATED, UVCC_ERR_PROGRAM, "z, which must be additive");
+    REFUSED(of.op.opcode = UVCC_OP_GEMM_PART, UVCC_ERR_PROGRAM, "cannot read ids, which is one-hot");
+    REFUSED(of.op.in_count = 1, UVCC_ERR_PROGRAM, "has 1 inputs; it takes 2 or 3");
+    REFUSED(of.output_ids = true, UVCC_ERR_PROGRAM, "output 9 is ids, which is one-hot");
+    REFUSED(of.no_input = true, UVCC_ERR_PROGRAM, "ids");
+    REFUSED(of.ids.bits = 4, UVCC_ERR_BOUND, "numbers of 4 bits in ids do not reach 20 rows");
+    REFUSED(of.ids.cols = 2, UVCC_ERR_PROGRAM, "ids has 2 columns");
+    REFUSED(of.op.constant = 15, UVCC_ERR_PROGRAM, "ids has 1 columns");
+    REFUSED(of.op.constant = 20, UVCC_ERR_PROGRAM, "a second table from row 20 of table on");
+    REFUSED(of.op.constant = -1, UVCC_ERR_PROGRAM, "a second table from row -1 of table on");
+    REFUSED(of.z.rows = 3, UVCC_ERR_PROGRAM, "z is 3 x 3, but must be 4 x 3");
+    REFUSED(of.z.scale = 5, UVCC_ERR_PROGRAM, "z");
+    REFUSED((of.ids.cols = 2, of.op.constant = 18), UVCC_ERR_BOUND, "z"); /* a row of each */
+}
+
+/* The owner's session takes numbers of its bits alone. */
+static void test_bad_numbers(void **state) {
+    (void)state;
+    static const int64_t bad[] = {-1, 8, INT64_MIN};
+    const shape s = {.rows = 3, .table = 7, .width = 1, .owner = 1};
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    const made m = make(&s, &al);
+    triangle t;
+    triangle_open(&t, m.p, &(triangle_options){.seed = SEED});
+    triangle_ready(&t);
+    triangle_agree(&t, 0, 0);
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const int64_t ids[3] = {0, bad[i], 7};
+        assert_int_equal(uvcc_session_input(t.s[1], 0, ID_IDS, ids, triangle_now(&t)),
+                         UVCC_ERR_BOUND);
+        assert_string_equal(uvcc_session_error_detail(t.s[1]),
+                            "a value of ids is no number of a row: 0 to 2^3 - 1 are possible");
+    }
+    triangle_free(&t);
+    uvcc_program_free(m.p);
+}
+
 /* ---- who sees a number ---- */
 
 enum { SOUGHT = 4, ROWS_SOUGHT = 24, BLOCKS = 1 << 14 };
@@ -373,6 +481,8 @@ int main(void) {
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_bad_numbers),
         cmocka_unit_test(test_nobody_else_sees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
