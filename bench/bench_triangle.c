@@ -209,12 +209,8 @@ static uvcc_program *embedding(uint32_t vocabulary, bool ids) {
                        .out_count = 1,
                        .out = {ids ? part : z}};
     check(uvcc_program_op(p, &op), "op");
-    op = (uvcc_op_desc){.opcode = UVCC_OP_RESHARE,
-                        .k = 1,
-                        .in_count = 1,
-                        .in = {part},
-                        .out_count = 1,
-                        .out = {z}};
+    op = (uvcc_op_desc){
+        .opcode = UVCC_OP_RESHARE, .k = 1, .in_count = 1, .in = {part}, .out_count = 1, .out = {z}};
     if (ids)
         check(uvcc_program_op(p, &op), "op");
     return end(p);

@@ -72,8 +72,8 @@ typedef enum uvcc_model_input {
     /** Rows of vocabulary + segments columns at scale 0: of the first a 1 for the token, of the
      * others, if there are any, a 1 for its segment, else 0. */
     UVCC_MODEL_INPUT_ONE_HOT = 1,
-    /** Token ids, 0 to vocabulary - 1, and in a second column, if there are segments, their kinds, 0
-     * to segments - 1: a one-hot tensor of the program, whose owner is a party. The same rows as
+    /** Token ids, 0 to vocabulary - 1, and in a second column, if there are segments, their kinds,
+     * 0 to segments - 1: a one-hot tensor of the program, whose owner is a party. The same rows as
      * ONE_HOT gives, for some hundred bytes a token. */
     UVCC_MODEL_INPUT_TOKENS = 2,
 } uvcc_model_input;

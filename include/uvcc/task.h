@@ -183,7 +183,7 @@ typedef struct uvcc_task {
             uint32_t count;
             uint8_t shift, bits, lift, gate;
             bool compact;
-            uint8_t gap; /**< BOOL: bytes between the pieces of a message */
+            uint8_t gap;            /**< BOOL: bytes between the pieces of a message */
             uint64_t constant;      /**< ONE_HOT_ROWS: the first column */
             uint32_t cols, step;    /**< ONE_HOT_ROWS: so many columns, of every step-th key */
             const uvcc_fn_args *fn; /**< FN tasks */

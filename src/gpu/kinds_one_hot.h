@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kinds_one_hot.h - one-hot rows by DPF keys (compute.md, sections 4.5 and 5): an element's key, and
- * a run of columns of an element's row. */
+/* kinds_one_hot.h - one-hot rows by DPF keys (compute.md, sections 4.5 and 5): an element's key,
+ * and a run of columns of an element's row. */
 #ifndef UVCCI_GPU_KINDS_ONE_HOT_H
 #define UVCCI_GPU_KINDS_ONE_HOT_H
 
@@ -55,8 +55,8 @@ ON_BOTH void do_one_hot_keys(const vec *c) {
         return;
     }
     for (unsigned j = 0; j < 2; j++)
-        c->b->out[0][2 * (size_t)c->i + j] = prg_call_at(c, c->t->call, with_head(c), UVCC_TAG_root,
-                                                         0, 2 * (uint64_t)c->i + j);
+        c->b->out[0][2 * (size_t)c->i + j] =
+            prg_call_at(c, c->t->call, with_head(c), UVCC_TAG_root, 0, 2 * (uint64_t)c->i + j);
 }
 
 /* --- ONE_HOT_ROWS ----------------------------------------------------------------------------- */

@@ -228,9 +228,8 @@ static int note_task(uvcci_lane *l, const uvcc_task *t) {
 static const struct {
     const char *name;
     size_t at;
-    uint16_t
-        noted; /* the kind whose operand of that name note_task() looked at: it may be outside, as
-                  in[0] of what gives_input() */
+    uint16_t noted; /* the kind whose operand of that name note_task() looked at: it may be outside,
+                       as in[0] of what gives_input() */
 } block_pointers[UVCCI_LANE_SLOTS] = {
     {"in[0]", offsetof(uvcc_block, in[0]), 0},
     {"in[1]", offsetof(uvcc_block, in[1]), 0},

@@ -156,7 +156,8 @@ static void inputs(void **state) {
     close_sim();
 }
 
-/* The points are HEAD's; keys and what comes of them tell the others nothing, so they stay secret. */
+/* The points are HEAD's; keys and what comes of them tell the others nothing, so they stay secret.
+ */
 static void one_hot_rows(void **state) {
     enum { BITS = 9, KEY_WORDS = 2 * (BITS - 2) + 5, COLS = 7, FIRST = 250 };
     static uint64_t keys[N * KEY_WORDS], roots[3][2 * N], rows[3][N * COLS], points[N], kept[N];

@@ -27,15 +27,15 @@ typedef struct made {
 static uint32_t shared_as(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols,
                           uint8_t bits, uint8_t scale, uvcc_sharing sharing, uint32_t buffer) {
     const bool open = sharing == UVCC_PUBLIC;
-    const int t = uvcc_program_tensor(
-        p, &(uvcc_tensor_desc){.name = name,
-                               .rows = rows,
-                               .cols = cols,
-                               .bits = bits,
-                               .scale = scale,
-                               .lifetime = open ? UVCC_PERSIST : UVCC_TRANSIENT,
-                               .in_buffer_of = buffer,
-                               .sharing = (uint8_t)sharing});
+    const int t =
+        uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = name,
+                                                   .rows = rows,
+                                                   .cols = cols,
+                                                   .bits = bits,
+                                                   .scale = scale,
+                                                   .lifetime = open ? UVCC_PERSIST : UVCC_TRANSIENT,
+                                                   .in_buffer_of = buffer,
+                                                   .sharing = (uint8_t)sharing});
     assert_true(t >= 0);
     return (uint32_t)t;
 }
@@ -52,7 +52,8 @@ static void add_ops(made *m) {
     const shape *s = &m->of;
     uint32_t part[2] = {UVCC_NO_TENSOR, UVCC_NO_TENSOR};
     if (s->sum) { /* what is added: a product by the table's transpose and so on would do, too */
-        part[0] = shared_as(m->p, "before", s->rows, s->width, 60, 0, UVCC_ADDITIVE, UVCC_NO_TENSOR);
+        part[0] =
+            shared_as(m->p, "before", s->rows, s->width, 60, 0, UVCC_ADDITIVE, UVCC_NO_TENSOR);
         assert_true(uvcc_program_op(m->p, &(uvcc_op_desc){.opcode = UVCC_OP_MUL_PART,
                                                           .k = 0,
                                                           .in_count = 2,
@@ -243,16 +244,34 @@ typedef struct parts {
 } parts;
 
 static parts sound(void) {
-    return (parts){
-        .ids = {.name = "ids", .rows = 4, .cols = 1, .bits = 5, .lifetime = UVCC_TRANSIENT,
-                .in_buffer_of = UVCC_NO_TENSOR, .sharing = UVCC_ONE_HOT},
-        .table = {.name = "table", .rows = 20, .cols = 3, .bits = 30, .scale = 4,
-                  .lifetime = UVCC_PERSIST, .in_buffer_of = UVCC_NO_TENSOR},
-        .z = {.name = "z", .rows = 4, .cols = 3, .bits = 30, .scale = 4,
-              .lifetime = UVCC_TRANSIENT, .in_buffer_of = UVCC_NO_TENSOR,
-              .sharing = UVCC_ADDITIVE},
-        .op = {.name = "rows", .opcode = UVCC_OP_EMBED, .in_count = 2, .in = {0, 1},
-               .out_count = 1, .out = {2}}};
+    return (parts){.ids = {.name = "ids",
+                           .rows = 4,
+                           .cols = 1,
+                           .bits = 5,
+                           .lifetime = UVCC_TRANSIENT,
+                           .in_buffer_of = UVCC_NO_TENSOR,
+                           .sharing = UVCC_ONE_HOT},
+                   .table = {.name = "table",
+                             .rows = 20,
+                             .cols = 3,
+                             .bits = 30,
+                             .scale = 4,
+                             .lifetime = UVCC_PERSIST,
+                             .in_buffer_of = UVCC_NO_TENSOR},
+                   .z = {.name = "z",
+                         .rows = 4,
+                         .cols = 3,
+                         .bits = 30,
+                         .scale = 4,
+                         .lifetime = UVCC_TRANSIENT,
+                         .in_buffer_of = UVCC_NO_TENSOR,
+                         .sharing = UVCC_ADDITIVE},
+                   .op = {.name = "rows",
+                          .opcode = UVCC_OP_EMBED,
+                          .in_count = 2,
+                          .in = {0, 1},
+                          .out_count = 1,
+                          .out = {2}}};
 }
 
 static int finish(const parts *of, char why[200]) {
@@ -304,7 +323,8 @@ static void test_refusals(void **state) {
             "z is one-hot; it shares no buffer");
     REFUSED(of.z.in_buffer_of = 0, UVCC_ERR_PROGRAM, "but one is additive and the other one-hot");
     REFUSED(of.z.sharing = UVCC_REPLICATED, UVCC_ERR_PROGRAM, "z, which must be additive");
-    REFUSED(of.op.opcode = UVCC_OP_GEMM_PART, UVCC_ERR_PROGRAM, "cannot read ids, which is one-hot");
+    REFUSED(of.op.opcode = UVCC_OP_GEMM_PART, UVCC_ERR_PROGRAM,
+            "cannot read ids, which is one-hot");
     REFUSED(of.op.in_count = 1, UVCC_ERR_PROGRAM, "has 1 inputs; it takes 2 or 3");
     REFUSED(of.output_ids = true, UVCC_ERR_PROGRAM, "output 9 is ids, which is one-hot");
     REFUSED(of.no_input = true, UVCC_ERR_PROGRAM, "ids");
@@ -453,8 +473,8 @@ static void on_bundle(void *user, unsigned party, uint32_t step, const uint8_t *
 static void test_nobody_else_sees(void **state) {
     (void)state;
     for (uint8_t owner = 0; owner < 3; owner++) {
-        const shape s = {.rows = ROWS_SOUGHT, .table = 30522, .width = 1, .owner = owner,
-                         .to_owner = true};
+        const shape s = {
+            .rows = ROWS_SOUGHT, .table = 30522, .width = 1, .owner = owner, .to_owner = true};
         memset(&w, 0, sizeof w);
         w.owner = owner;
         run(&s, &(triangle_options){.seed = SEED,

@@ -52,7 +52,8 @@ static void make_rows(const one_hot *k) {
     }
 }
 
-/* A whole block: roots, and rows of numbers that are known, which the checker in Python has soon. */
+/* A whole block: roots, and rows of numbers that are known, which the checker in Python has soon.
+ */
 static void large(maker *m) {
     const one_hot k = {m, "large", maker_large, maker_large, 5, 3, 0, 0};
     maker_case c = begin(&k, "ONE_HOT_KEYS", T, k.keys);

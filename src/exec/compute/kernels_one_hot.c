@@ -54,8 +54,7 @@ static void rows(const chunk *c) {
 static bool rows_are_sane(const uvcc_task *t) {
     const uint64_t first = t->u.vec.constant, cols = t->u.vec.cols;
     return keys_are_sane(t) && cols != 0 && t->u.vec.step != 0 &&
-           first <= (uint64_t)1 << t->u.vec.bits &&
-           cols <= ((uint64_t)1 << t->u.vec.bits) - first;
+           first <= (uint64_t)1 << t->u.vec.bits && cols <= ((uint64_t)1 << t->u.vec.bits) - first;
 }
 
 const uvcci_kernel uvcci_kernels_one_hot[UVCC_TASK_KIND_END] = {

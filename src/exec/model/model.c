@@ -310,7 +310,7 @@ static int check_bounds(const uvcc_model_config *c, const uvcci_message *m) {
     const bool gated = c->ff == UVCC_MODEL_FF_GATED;
     const bool rotary = c->positions == UVCC_MODEL_POSITIONS_ROTARY;
     const bool embeds = c->input == UVCC_MODEL_INPUT_ONE_HOT; /* ids name rows, and sum nothing */
-    const bool centred = c->norm == UVCC_MODEL_LAYER_NORM; /* values less their mean */
+    const bool centred = c->norm == UVCC_MODEL_LAYER_NORM;    /* values less their mean */
     const sum_width all[] = {
         {"products with weights", value + weight + uvcci_tf_log2(most), 1, 1, false},
         {"products with E", embeds ? 1 + weight + uvcci_tf_log2(c->vocabulary + c->segments) : 0, 0,

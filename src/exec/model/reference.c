@@ -426,7 +426,8 @@ static void run_repeat_cols(const call *c) {
  * A number that names none is refused by its place; a secure run takes a row of zeros for it. */
 static int run_embed(const call *c) {
     char label[UVCCI_LABEL_BYTES];
-    const size_t width = c->desc[1]->cols, tables = c->desc[0]->cols, split = (size_t)c->d->constant;
+    const size_t width = c->desc[1]->cols, tables = c->desc[0]->cols,
+                 split = (size_t)c->d->constant;
     for (size_t i = 0; i < c->elems; i++) {
         uint64_t sum = c->d->in_count == 3 ? (uint64_t)c->in[2][i] : 0;
         for (size_t t = 0; t < tables; t++) {
@@ -460,6 +461,16 @@ static int run_function(const call *c) {
     int err = uvcc_function_eval(f, c->desc[0]->rows, c->desc[0]->cols, c->in, c->out, NULL,
                                  &c->r->alloc);
     return err == 0 ? 0 : uvcci_fail(c->m, err, "%s: out of memory", uvcci_op_label(c->op, label));
+}
+
+/* What sums rows or columns. */
+static void run_sums(const call *c) {
+    if (c->d->opcode == UVCC_OP_ROW_SUM)
+        run_row_sum(c);
+    else if (c->d->opcode == UVCC_OP_ROW_DOT)
+        run_row_dot(c);
+    else
+        run_reduce(c);
 }
 
 /* What the caller set: an input, or words that were drawn, since there is no seed here. */
@@ -521,13 +532,9 @@ static int run_op(const call *c) {
         run_part_of_rows(c);
         return 0;
     case UVCC_OP_ROW_SUM:
-        run_row_sum(c);
-        return 0;
     case UVCC_OP_ROW_DOT:
-        run_row_dot(c);
-        return 0;
     case UVCC_OP_REDUCE_BIAS_GRAD:
-        run_reduce(c);
+        run_sums(c);
         return 0;
     case UVCC_OP_ROTATE:
         run_rotate(c);

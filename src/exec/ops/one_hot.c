@@ -7,10 +7,10 @@
  * both hold and HEAD lacks; HEAD multiplies the row itself by the sum of its two. A tensor of such
  * numbers has at TAIL and OTHER the keys, one behind the other, then their roots; at HEAD the
  * numbers stand where the roots are. */
+#include "exec/primitives/one_hot.h"
 #include "exec/ops/families.h"
 #include "exec/ops/operands.h"
 #include "exec/ops/tasks.h"
-#include "exec/primitives/one_hot.h"
 #include "exec/program/op_check.h"
 #include "exec/program/plan_maker.h"
 

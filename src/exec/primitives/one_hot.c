@@ -159,10 +159,9 @@ INLINE void expand_leaves(const expansion *g, const uvcci_one_hot_keys *k, uint3
     for (uint32_t j = 0; j < leaves.count; j++) {
         const node low = g->child[0][from + j], high = g->child[1][from + j];
         const uint64_t t = g->t[levels & 1][from + j];
-        const uint64_t word[LEAF] = {negate(low.lo + (final[0] & t), sign),
-                                     negate(low.hi + (final[1] & t), sign),
-                                     negate(high.lo + (final[2] & t), sign),
-                                     negate(high.hi + (final[3] & t), sign)};
+        const uint64_t word[LEAF] = {
+            negate(low.lo + (final[0] & t), sign), negate(low.hi + (final[1] & t), sign),
+            negate(high.lo + (final[2] & t), sign), negate(high.hi + (final[3] & t), sign)};
         const uint32_t begin = j * LEAF; /* in points from the first leaf's first */
         if (begin >= skip && begin + LEAF <= skip + cols) {
             memcpy(out + (begin - skip), word, sizeof word);

@@ -14,11 +14,10 @@
 #include <uvcc/compute.h>
 
 static const char *name_of(uint8_t sharing) {
-    static const char *const names[] = {
-        [UVCC_REPLICATED] = "replicated",
-        [UVCC_ADDITIVE] = "additive",
-        [UVCC_PUBLIC] = "public",
-        [UVCC_ONE_HOT] = "one-hot"};
+    static const char *const names[] = {[UVCC_REPLICATED] = "replicated",
+                                        [UVCC_ADDITIVE] = "additive",
+                                        [UVCC_PUBLIC] = "public",
+                                        [UVCC_ONE_HOT] = "one-hot"};
     return names[sharing];
 }
 
@@ -30,10 +29,11 @@ static int check_one_hot(const uvcci_tensor *t, const uvcci_message *m) {
         return uvcci_fail(m, bad, "tensor %s is one-hot and PERSIST; only TRANSIENT tensors may be",
                           t->name);
     if (d->bits > UVCCI_ONE_HOT_BITS_MAX || d->scale != 0)
-        return uvcci_fail(m, bad,
-                          "tensor %s is one-hot, of %u bits at scale %u; at most %u bits at scale 0 "
-                          "are possible",
-                          t->name, d->bits, d->scale, UVCCI_ONE_HOT_BITS_MAX);
+        return uvcci_fail(
+            m, bad,
+            "tensor %s is one-hot, of %u bits at scale %u; at most %u bits at scale 0 "
+            "are possible",
+            t->name, d->bits, d->scale, UVCCI_ONE_HOT_BITS_MAX);
     if (d->in_buffer_of != UVCC_NO_TENSOR)
         return uvcci_fail(m, bad, "tensor %s is one-hot; it shares no buffer", t->name);
     return 0;
@@ -144,6 +144,8 @@ static bool takes(unsigned sharings, const uvcc_tensor_desc *t) {
     return ((sharings != 0 ? sharings : UVCCI_TAKES_REPLICATED) >> t->sharing & 1) != 0;
 }
 
+/* Each tensor is shared as the class takes it; what is not is named with what it is, or should be.
+ */
 static int check_sharing(const uvcci_op_check *c, const uvcci_op_class *k) {
     const int bad = UVCC_ERR_PROGRAM;
     /* what a party computes alone of an additive tensor is additive */
@@ -154,8 +156,8 @@ static int check_sharing(const uvcci_op_check *c, const uvcci_op_class *k) {
         if (takes(replicated ? all & ~UVCCI_TAKES_ADDITIVE : all, c->in[i]))
             continue;
         if (c->in[i]->sharing == UVCC_PUBLIC || c->in[i]->sharing == UVCC_ONE_HOT)
-            return uvcci_fail(c->m, bad, "%s cannot read %s, which is %s", c->label,
-                              c->in[i]->name, name_of(c->in[i]->sharing));
+            return uvcci_fail(c->m, bad, "%s cannot read %s, which is %s", c->label, c->in[i]->name,
+                              name_of(c->in[i]->sharing));
         if (c->in[i]->sharing == UVCC_ADDITIVE)
             return uvcci_fail(c->m, bad,
                               "%s cannot read %s, which is additive; RESHARE or TRUNCATE it first",
