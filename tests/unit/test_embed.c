@@ -5,6 +5,8 @@
  * transcript; what cannot be is refused by name. */
 #include "triangle.h"
 
+#include <uvcc/record.h>
+
 #include <stdlib.h>
 
 enum { SEED = 17, ID_IDS = 1, ID_TABLE = 2, ID_SUM = 3, ID_OUT = 9 };
@@ -149,6 +151,7 @@ static void give(triangle *t, const made *m, uvcc_reference *ref, uint32_t step,
 }
 
 static void draw_sought(int64_t *ids);
+static void replay_logs(const uvcc_program *p);
 
 /* Two steps; the program goes. */
 static void run(const shape *s, const triangle_options *opt) {
@@ -182,6 +185,8 @@ static void run(const shape *s, const triangle_options *opt) {
     }
     triangle_close(&t);
     triangle_free(&t);
+    if (s->to_owner)
+        replay_logs(m.p);
     uvcc_reference_free(ref);
     uvcc_program_free(m.p);
     free(ids);
@@ -336,6 +341,8 @@ static void test_refusals(void **state) {
     REFUSED(of.z.rows = 3, UVCC_ERR_PROGRAM, "z is 3 x 3, but must be 4 x 3");
     REFUSED(of.z.scale = 5, UVCC_ERR_PROGRAM, "z");
     REFUSED((of.ids.cols = 2, of.op.constant = 18), UVCC_ERR_BOUND, "z"); /* a row of each */
+    REFUSED((of.ids.cols = 2, of.op.constant = 18, of.table.bits = of.z.bits = 63), UVCC_ERR_BOUND,
+            "z");
 }
 
 /* The owner's session takes numbers of its bits alone. */
@@ -433,6 +440,21 @@ static void watched(uvcc_config *c) {
     c->alloc = (uvcc_allocator){
         .alloc = watched_alloc, .free = watched_free, .user = (void *)(uintptr_t)i};
     c->record = (uvcc_recorder){.write = test_append, .user = &w.party[i].log};
+}
+
+/* They say all that a session did: run again they come to the same. */
+static void replay_logs(const uvcc_program *p) {
+    const uvcc_cpu_config cfg = {.size = sizeof cfg, .alloc = uvcc_host_allocator()};
+    for (unsigned i = 0; i < 3; i++) {
+        uvcc_cpu *cpu;
+        uvcc_replay_result r;
+        assert_int_equal(uvcc_cpu_new(&cpu, &cfg), 0);
+        const uvcc_replay_options opt = {
+            .size = sizeof opt, .alloc = cfg.alloc, .executor = cpu, .until = UVCC_NEVER};
+        assert_int_equal(uvcc_replay(w.party[i].log.p, w.party[i].log.len, p, &opt, &r), 0);
+        assert_int_equal(r.steps, 2);
+        uvcc_cpu_free(cpu);
+    }
 }
 
 static void look_at_memory(unsigned i) {

@@ -463,7 +463,7 @@ static void test_bad_parts(void **state) {
     hash_of(&good, hash);
     good = reshare_base();
     hash_of(&good, hash);
-    WRONG("tensor C has the unknown sharing 3", s.t[C].sharing = 3);
+    WRONG("tensor C has the unknown sharing 4", s.t[C].sharing = 4);
     WRONG("tensor C is additive and PERSIST", (s = part_base(), s.t[C].lifetime = UVCC_PERSIST));
     WRONG("tensor D shares a buffer with C, but one is additive",
           (s = part_base(), s.t[D].in_buffer_of = C));

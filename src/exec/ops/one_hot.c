@@ -8,6 +8,7 @@
  * numbers has at TAIL and OTHER the keys, one behind the other, then their roots; at HEAD the
  * numbers stand where the roots are. */
 #include "exec/primitives/one_hot.h"
+#include "exec/base/bounds.h"
 #include "exec/ops/families.h"
 #include "exec/ops/operands.h"
 #include "exec/ops/tasks.h"
@@ -149,9 +150,9 @@ static int check_embed(const uvcci_op_check *c) {
 
 /* A row of each table, and what was there before. */
 static uint64_t embed_sum_max(const uvcc_program *p, const uvcc_op_desc *d) {
-    const uint64_t rows = (uint64_t)tables_of(d) << p->tensors[d->in[TABLE]].desc.bits;
+    const uint64_t row = 1ull << p->tensors[d->in[TABLE]].desc.bits;
     const uint64_t before = d->in_count == 3 ? p->tensors[d->in[SUM]].sum_max : 0;
-    return rows + before < rows ? UINT64_MAX : rows + before;
+    return uvcci_sat_add(uvcci_sat_mul(row, tables_of(d)), before);
 }
 
 /* ---- EMBED: tiles ---- */
