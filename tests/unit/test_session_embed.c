@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_embed.c - rows of a table by numbers that their owner alone knows: sessions give the
+/* test_session_embed.c - rows of a table by numbers that their owner alone knows: sessions give the
  * plaintext twin's words for tables of no powers of two, whoever the owner is, secret and public
  * tables, two tables one below the other, sums; a number is in no other party's memory, log or
  * transcript; what cannot be is refused by name. */
