@@ -18,7 +18,8 @@
  * step of 48 layers and 64 microbatches of one sequence, narrow ones, since it is about the size of
  * the program. Either takes 10 GB, so they run by their names only. So do the forward passes of a
  * layer of BERT-base, "bert_layer/128" and "bert_layer/512" tokens, whose "memory_bytes" are all
- * that the session had. */
+ * that the session had, and "embed/V", the rows of 128 tokens of a secret table of V rows and 768
+ * columns, by one-hot rows that are shared and by token ids. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,7 +37,7 @@
 #include "../tools/parties.h"
 
 enum { STEPS = 11, PIECE = 1 << 15 };
-static const char large[] = "one_op", deep[] = "deep", layer[] = "bert_layer";
+static const char large[] = "one_op", deep[] = "deep", layer[] = "bert_layer", embed[] = "embed/";
 
 typedef enum drive_by { PARTIES, WORKERS, TURNS, DRIVERS } drive_by;
 static const char *const driver_names[DRIVERS] = {"parties", "workers", "turns"};
@@ -178,6 +179,40 @@ static uvcc_program *bert_layer(uint32_t tokens, uint8_t inner_bits) {
     check(uvcc_model_emit(&c, &e, weights, add_tensor(p, "x", 0, x), UVCC_NO_TENSOR, &y, why,
                           sizeof why),
           why);
+    return end(p);
+}
+
+/* Rows of a table: of one-hot rows, or of ids. */
+static uvcc_program *embedding(uint32_t vocabulary, bool ids) {
+    enum { TOKENS = 128, WIDTH = 768 };
+    uvcc_program *p = begin();
+    uvcc_tensor_desc d = {.rows = vocabulary, .cols = WIDTH, .bits = 20, .scale = 16};
+    const uint32_t table = add_tensor(p, "E", 0, d);
+    d.lifetime = UVCC_TRANSIENT;
+    d.rows = TOKENS;
+    d.bits = 20 + 1 + 20; /* a sum of all rows, as one-hot rows might be */
+    const uint32_t z = add_tensor(p, "z", 0, d);
+    d.sharing = UVCC_ADDITIVE;
+    const uint32_t part = ids ? add_tensor(p, "part", 0, d) : 0;
+    d = (uvcc_tensor_desc){.rows = TOKENS,
+                           .cols = ids ? 1 : vocabulary,
+                           .bits = ids ? 20 : 1,
+                           .lifetime = UVCC_TRANSIENT,
+                           .sharing = ids ? UVCC_ONE_HOT : UVCC_REPLICATED};
+    for (unsigned bits = 1; ids && 1u << bits < 2 * vocabulary; bits++)
+        d.bits = (uint8_t)bits;
+    const uint32_t x = add_tensor(p, "x", 0, d);
+    check(uvcc_program_input(p, 1, x, 0), "input");
+    uvcc_op_desc op = {.opcode = ids ? UVCC_OP_EMBED : UVCC_OP_GEMM_SS,
+                       .in_count = 2,
+                       .in = {x, table},
+                       .out_count = 1,
+                       .out = {ids ? part : z}};
+    check(uvcc_program_op(p, &op), "op");
+    op = (uvcc_op_desc){
+        .opcode = UVCC_OP_RESHARE, .k = 1, .in_count = 1, .in = {part}, .out_count = 1, .out = {z}};
+    if (ids)
+        check(uvcc_program_op(p, &op), "op");
     return end(p);
 }
 
@@ -430,7 +465,8 @@ static bool is_wanted(const choice *only, const char *name) {
 static void run(const choice *only, const char *name, uint64_t work, uvcc_program *p) {
     variant v[2 * DRIVERS];
     unsigned count = 0;
-    const bool alone = strstr(name, large) != NULL || strstr(name, "bert_layer/512") != NULL;
+    const bool alone = strstr(name, large) != NULL || strstr(name, "bert_layer/512") != NULL ||
+                       strncmp(name, embed, sizeof embed - 1) == 0;
     const unsigned steps = strstr(name, deep) != NULL ? 2 : alone ? 3 : is_layer(name) ? 7 : STEPS;
     for (unsigned k = 0; k < 2 * DRIVERS; k++)
         if (only->drivers[k / 2])
@@ -474,6 +510,12 @@ int main(int argc, char **argv) {
         run(only, longer ? only->part : "bert_layer/128", 1, bert_layer(longer ? 512 : 128, 0));
         if (!longer) /* scores and the activation's inputs below 32 */
             run(only, "bert_layer/128_inner_5", 1, bert_layer(128, 5));
+        return 0;
+    }
+    if (only->part != NULL && strncmp(only->part, embed, sizeof embed - 1) == 0) {
+        const uint32_t rows = (uint32_t)strtoul(only->part + sizeof embed - 1, NULL, 10);
+        run(only, "embed/one-hot", rows, embedding(rows, false));
+        run(only, "embed/ids", rows, embedding(rows, true));
         return 0;
     }
     if (only->part != NULL && strcmp(only->part, deep) == 0) {

@@ -413,6 +413,41 @@ static void op_random(builder *b, fuzz_in *in) {
     (void)uvcc_program_op(b->p, &op);
 }
 
+/* Rows of a table by numbers of theirs, in shapes that fit or nearly do. */
+static void op_embed(builder *b, fuzz_in *in) {
+    const uint8_t how = fuzz_u8(in), shape = fuzz_u8(in);
+    const uint32_t table = pick(b, in), rows = 1 + (shape & 7);
+    const uvcc_tensor_desc *e = uvcc_program_tensor_at(b->p, table);
+    const int ids = add_tensor(b, (uvcc_tensor_desc){.rows = rows,
+                                                     .cols = 1 + (how & 1),
+                                                     .bits = 1 + (shape >> 3 & 3),
+                                                     .scale = how >> 7,
+                                                     .lifetime = UVCC_TRANSIENT,
+                                                     .in_buffer_of = UVCC_NO_TENSOR,
+                                                     .sharing = UVCC_ONE_HOT});
+    if (ids < 0 || e == NULL)
+        return;
+    if ((how & 64) == 0)
+        (void)uvcc_program_input(b->p, b->tensors, (uint32_t)ids, shape >> 5 & 3);
+    const int z = add_tensor(b, (uvcc_tensor_desc){.rows = rows,
+                                                   .cols = e->cols,
+                                                   .bits = (uint8_t)(e->bits + (how >> 1 & 1)),
+                                                   .scale = e->scale,
+                                                   .lifetime = UVCC_TRANSIENT,
+                                                   .in_buffer_of = UVCC_NO_TENSOR,
+                                                   .sharing = UVCC_ADDITIVE});
+    const uvcc_op_desc op = {.opcode = UVCC_OP_EMBED,
+                             .phase = b->phase,
+                             .mb = b->mb,
+                             .k = ++b->k,
+                             .in_count = how & 4 ? 3 : 2,
+                             .in = {(uint32_t)ids, table, pick(b, in)},
+                             .out_count = 1,
+                             .out = {z < 0 ? UVCC_NO_TENSOR : (uint32_t)z},
+                             .constant = how >> 3 & 7};
+    (void)uvcc_program_op(b->p, &op);
+}
+
 static void action(builder *b, fuzz_in *in) {
     static const uint8_t bits[] = {20, 8, 1, 30, 62, 63, 36, 12}, scales[] = {12, 0, 8, 16};
     char name[16];
@@ -464,6 +499,10 @@ static void action(builder *b, fuzz_in *in) {
     default:
         if (op == 0x97) {
             op_random(b, in);
+            break;
+        }
+        if (op == 0xA7) {
+            op_embed(b, in);
             break;
         }
         more = fuzz_u8(in);

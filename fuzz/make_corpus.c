@@ -358,6 +358,19 @@ static void dcf_program(void) {
     seed("program", "dcf", 3, data, sizeof data);
 }
 
+/* Rows of a 4 x 4 input by numbers; a second table; of numbers that nobody gives. */
+static void embed_program(void) {
+    static const uint8_t actions[] = {0x0A,                         /* an entry */
+                                      0x01, 0x0F,                   /* one of 4 x 4 */
+                                      0xA7, 0x00, 0x0B, 0x00, 0xFF, /* four rows of it */
+                                      0xA7, 0x1B, 0x09, 0x00, 0xFF, /* two and two */
+                                      0xA7, 0x40, 0x0B, 0x00, 0xFF};
+    uint8_t data[1 + sizeof actions] = {0};
+    memcpy(data + 1, actions, sizeof actions);
+    seed("program", "embed", 3, data, sizeof data - 5);
+    seed("program", "embed-nobody", 3, data, sizeof data);
+}
+
 /* Words that nobody chooses, twice, and one that has too little room. */
 static void random_words_program(void) {
     static const uint8_t actions[] = {0x0A,                             /* an entry */
@@ -571,6 +584,7 @@ int main(int argc, char **argv) {
     random_programs("request", 64, 5, 400);
     dcf_program();
     random_words_program();
+    embed_program();
     texts();
     policies();
     calls();

@@ -206,6 +206,12 @@ static double *real_input(const real *r) {
                 sum += ldexp((double)r->v->x[i * width + j], -c->frac_bits);
             for (size_t k = 0; k < words && c->input == UVCC_MODEL_INPUT_ONE_HOT; k++)
                 sum += r->v->x[i * words + k] != 0 ? e[k * width + j] : 0;
+            if (c->input == UVCC_MODEL_INPUT_TOKENS) {
+                const size_t ids = c->segments != 0 ? 2 : 1;
+                sum += e[(size_t)r->v->x[i * ids] * width + j];
+                if (ids == 2)
+                    sum += e[((size_t)r->v->x[i * ids + 1] + c->vocabulary) * width + j];
+            }
             x[i * width + j] = sum;
         }
     return x;

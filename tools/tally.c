@@ -29,15 +29,17 @@ struct tally {
 
 /* ---- counting ---- */
 
+static bool is_input(const uvcc_op_desc *d) {
+    return d->opcode == UVCC_OP_INPUT || d->opcode == UVCC_OP_INPUT_ONE_HOT;
+}
+
 static void by_block(void *user, const char *entry, const uvcc_op_desc *op,
                      char out[TALLY_NAME_BYTES]) {
     static const char *const phases[] = {"forward", "backward", "update"};
     (void)user;
     (void)entry;
-    if (op->opcode == UVCC_OP_INPUT || op->opcode == UVCC_OP_OUTPUT ||
-        op->opcode == UVCC_OP_OUTPUT_TO)
-        (void)snprintf(out, TALLY_NAME_BYTES, "%s",
-                       op->opcode == UVCC_OP_INPUT ? "inputs" : "opening");
+    if (is_input(op) || op->opcode == UVCC_OP_OUTPUT || op->opcode == UVCC_OP_OUTPUT_TO)
+        (void)snprintf(out, TALLY_NAME_BYTES, "%s", is_input(op) ? "inputs" : "opening");
     else
         (void)snprintf(out, TALLY_NAME_BYTES, "block %u %s", op->k >> 8,
                        phases[op->phase <= UVCC_UPD ? op->phase : UVCC_UPD]);
@@ -160,7 +162,7 @@ static int add_chain(tally_row *r, const entry_tally *e, const bool *counted) {
 
 /* Inputs come first, whatever their k. */
 static uint32_t order_of(const uvcc_op_desc *d) {
-    return d->opcode == UVCC_OP_INPUT ? 0 : 1 + ((uint32_t)d->phase << 8 | d->k >> 8);
+    return is_input(d) ? 0 : 1 + ((uint32_t)d->phase << 8 | d->k >> 8);
 }
 
 /* All ops of the entry that are in the section of op `first`; those before it are in others. */

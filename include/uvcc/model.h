@@ -10,7 +10,7 @@
  * gives, bit for bit.
  *
  * The model: x, `sequences` times `tokens` rows of `width` columns, is what embeddings gave: the
- * caller's, or a table's rows by one-hot tokens; learned positions are added to it if it has them,
+ * caller's, or a table's rows by tokens; learned positions are added to it if it has them,
  * and a norm may come behind. Then `layers` times, with
  * attention(x) = softmax(Q K^T / sqrt(head_size) + mask) V WO and ff the feed-forward network,
  *     before (pre-norm):  x += attention(norm1(x)); x += ff(norm2(x))
@@ -72,6 +72,10 @@ typedef enum uvcc_model_input {
     /** Rows of vocabulary + segments columns at scale 0: of the first a 1 for the token, of the
      * others, if there are any, a 1 for its segment, else 0. */
     UVCC_MODEL_INPUT_ONE_HOT = 1,
+    /** Token ids, 0 to vocabulary - 1, and in a second column, if there are segments, their kinds,
+     * 0 to segments - 1: a one-hot tensor of the program, whose owner is a party. The same rows as
+     * ONE_HOT gives, for some hundred bytes a token. */
+    UVCC_MODEL_INPUT_TOKENS = 2,
 } uvcc_model_input;
 
 typedef enum uvcc_model_head {
@@ -121,9 +125,9 @@ typedef struct uvcc_model_config {
     uint8_t padding;     /**< 1: a tensor of 0 and 1 says which tokens are none: nobody sees them */
     uint8_t positions;   /**< uvcc_model_positions */
     uint8_t head;        /**< uvcc_model_head */
-    uint32_t vocabulary; /**< of one-hot tokens and of heads, to 2^20; else 0 */
+    uint32_t vocabulary; /**< of tokens, one-hot or ids, and of heads, to 2^20; else 0 */
     uint8_t input;       /**< uvcc_model_input */
-    uint32_t segments;   /**< kinds of tokens, of one-hot ones, to 65536 (not with TIED) */
+    uint32_t segments;   /**< kinds of tokens, one-hot or ids, to 65536 (not with TIED) */
     uint8_t embedding_norm; /**< 1: a norm behind embeddings and learned positions */
     uint8_t logits_last;    /**< 1: logits of each sequence's last token only (not with padding) */
     uint8_t pool;           /**< uvcc_model_pool; not with a head */
@@ -272,7 +276,8 @@ UVCC_API int uvcc_model_cost(const uvcc_model_config *c, const uvcc_allocator *a
  * where it rounds stochastically). weights: all of them one after the other, row by row; x as
  * uvcc_model_inputs says, padding NULL where the model has none; y has room for what
  * uvcc_model_output says. UVCC_ERR_BOUND: a value left its declared bits, message names the tensor;
- * or padding has a value other than 0 and 1, message names its place. */
+ * or a token or segment is none of the model's, or padding has a value other than 0 and 1: message
+ * names its place. */
 UVCC_API int uvcc_model_reference(const uvcc_model_config *c, const uvcc_allocator *al,
                                   const int64_t *weights, const int64_t *x, const int64_t *padding,
                                   int64_t *y, char *message, size_t message_cap);

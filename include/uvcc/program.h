@@ -39,8 +39,16 @@ typedef enum uvcc_lifetime {
  * z_p and no zero share: it is what local products give. It is summed (over microbatches, and over
  * workers of a party), then truncated or reshared; no other op reads it, and none opens it. A
  * public tensor is shared with nobody: each party has its values, in half the memory. It is
- * PERSIST, no op writes it, and GEMM_PART (its second input) and ROTATE read it. */
-typedef enum uvcc_sharing { UVCC_REPLICATED = 0, UVCC_ADDITIVE = 1, UVCC_PUBLIC = 2 } uvcc_sharing;
+ * PERSIST, no op writes it, and GEMM_PART and EMBED (their second input) and ROTATE read it. A
+ * one-hot tensor has numbers of rows, 0 and up, of `bits` bits, 32 at most, at scale 0: its owner
+ * has them, and each of the two others a DPF key of the one-hot row of each, of some hundred bytes.
+ * It is TRANSIENT and an input (uvcc_program_input), and EMBED alone reads it. */
+typedef enum uvcc_sharing {
+    UVCC_REPLICATED = 0,
+    UVCC_ADDITIVE = 1,
+    UVCC_PUBLIC = 2,
+    UVCC_ONE_HOT = 3,
+} uvcc_sharing;
 
 #define UVCC_NO_TENSOR UINT32_MAX
 
@@ -112,7 +120,8 @@ typedef struct uvcc_op_desc {
      * not 0; its fraction bits are out.scale + shift - x.scale - y.scale, in 0..62. ADD_PUBLIC,
      * CAUSAL_MASK: an integer at the tensor's scale. SKS_START: how often the product is checked,
      * of 1000 times. REPEAT_COLS: columns of a block, 1 or more. SLICE_ROWS, PUT_ROWS,
-     * ADD_ROWS: the first row of the part in its group. Other opcodes: 0. */
+     * ADD_ROWS: the first row of the part in its group. EMBED: the row of the table where a second
+     * one begins, for the numbers in a second column. Other opcodes: 0. */
     int64_t constant;
     uint16_t mb;   /**< microbatch: FWD and BWD ops; UPD: a page, which gives k its numbers anew, 0
                         and up as they are needed */
@@ -160,9 +169,9 @@ UVCC_API int uvcc_program_function(uvcc_program *p, const uvcc_function *f);
 UVCC_API int uvcc_program_entry(uvcc_program *p, const char *name);
 /** An op. Ops of an entry come in ascending (phase, mb, k). */
 UVCC_API int uvcc_program_op(uvcc_program *p, const uvcc_op_desc *op);
-/** Tensor `tensor` is given by `owner` (0..2) in each step of the entry, under the public id `id`
- * (unique in the entry). It becomes an op of its own: phase FWD, block 254, in the order of calls.
- * A microbatch has at most 256 of them. */
+/** Tensor `tensor`, replicated or one-hot, is given by `owner` (0..2) in each step of the entry,
+ * under the public id `id` (unique in the entry). It becomes an op of its own: phase FWD, block
+ * 254, in the order of calls. A microbatch has at most 256 of them. */
 UVCC_API int uvcc_program_input(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner);
 /** The same for microbatch `mb`: its op comes right before the microbatch's FWD ops. */
 UVCC_API int uvcc_program_input_mb(uvcc_program *p, uint32_t id, uint32_t tensor, uint8_t owner,

@@ -183,8 +183,9 @@ typedef struct uvcc_task {
             uint32_t count;
             uint8_t shift, bits, lift, gate;
             bool compact;
-            uint8_t gap; /**< BOOL: bytes between the pieces of a message */
-            uint64_t constant;
+            uint8_t gap;            /**< BOOL: bytes between the pieces of a message */
+            uint64_t constant;      /**< ONE_HOT_ROWS: the first column */
+            uint32_t cols, step;    /**< ONE_HOT_ROWS: so many columns, of every step-th key */
             const uvcc_fn_args *fn; /**< FN tasks */
         } vec;
         struct {
@@ -201,7 +202,8 @@ typedef struct uvcc_task {
         struct {
             uint32_t m, n, k; /**< op(x) is m x k, op(y) is k x n: of a block */
             bool trans_x, trans_y, accumulate;
-            /** y.hi NULL: y.lo is public, and z = x.lo y.lo; x.hi is not read. */
+            /** y.hi NULL: y.lo is public, and z = x.lo y.lo; x.hi is not read. x.hi NULL: z = x.lo
+             * (y.lo + y.hi). */
             uint32_t groups, heads; /**< 0 and 0: one product, rows without gaps, layouts unused */
             uvcc_shares x, y;
             uint64_t *z;

@@ -15,7 +15,8 @@ enum {
     SCALES_MAX = 32,
     DEGREE_MAX = 3,
     KNOTS_MAX = 64,
-    SCALE_WORDS = 4
+    SCALE_WORDS = 4,
+    ONE_HOT_BITS_MAX = 32
 };
 
 bool uvcci_gpu_is_vec(unsigned kind) {
@@ -116,6 +117,13 @@ static bool gate_is_sane(const uvcc_task *t) {
     return truncates && within(t->u.vec.shift, 62);
 }
 
+/* Runs of all rows are counted in 32 bits. */
+static bool one_hot_is_sane(const uvcc_task *t) {
+    const uint64_t end = (uint64_t)1 << t->u.vec.bits, first = t->u.vec.constant;
+    return t->u.vec.cols != 0 && t->u.vec.cols <= UINT32_MAX / UVCC_BLOCK_ELEMS &&
+           t->u.vec.step != 0 && first <= end && t->u.vec.cols <= end - first;
+}
+
 /* Those of sections 5, 7 and 8. */
 static bool edge_is_sane(const uvcc_task *t) {
     const unsigned n = t->u.vec.bits, shift = t->u.vec.shift, gate = t->u.vec.gate;
@@ -147,6 +155,10 @@ static bool edge_is_sane(const uvcc_task *t) {
         return within(n, 63) && within(gate, UVCC_BOOL_BIT | UVCC_BOOL_PRODUCT);
     case UVCC_TASK_BOOL_SELECT_FINISH:
         return within(n, 63) && within(gate, UVCC_BOOL_PRODUCT);
+    case UVCC_TASK_ONE_HOT_KEYS:
+        return within(n, ONE_HOT_BITS_MAX);
+    case UVCC_TASK_ONE_HOT_ROWS:
+        return within(n, ONE_HOT_BITS_MAX) && one_hot_is_sane(t);
     default:
         return true;
     }
@@ -212,6 +224,8 @@ void uvcci_gpu_describe_vec(const uvcc_task *t, vec_task *out) {
     out->gap = t->u.vec.gap;
     out->compact = t->u.vec.compact;
     out->constant = t->u.vec.constant;
+    out->cols = t->u.vec.cols;
+    out->step = t->u.vec.step;
     if (is_function(t->kind))
         out->fn = *t->u.vec.fn;
 }
@@ -291,7 +305,7 @@ product_task uvcci_gpu_describe_gemm(const uvcc_task *t) {
                       .groups = blocks ? t->u.gemm.groups : 1,
                       .heads = blocks ? t->u.gemm.heads : 1,
                       .accumulate = t->u.gemm.accumulate,
-                      .x = {t->u.gemm.x.lo, t->u.gemm.x.hi},
+                      .x = {t->u.gemm.x.lo, t->u.gemm.y.hi != NULL ? t->u.gemm.x.hi : NULL},
                       .y = {t->u.gemm.y.lo, t->u.gemm.y.hi},
                       .z = t->u.gemm.z,
                       .x_row = trans_x ? 1 : ldx,

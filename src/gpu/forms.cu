@@ -70,7 +70,7 @@ __global__ void map_column_sums(const __grid_constant__ map_task t) {
 
 /* A block of threads makes a tile of TILE x TILE, a thread 4 x 4 of it: rows and columns 16 apart,
  * so that neighbours read neighbouring words of shared memory. The product of depth k of replicated
- * shares is one of depth 2k: [x_lo | x_hi] times [y_lo + y_hi ; y_lo]; by a public y it ends at k. */
+ * shares is one of depth 2k: [x_lo | x_hi] times [y_lo + y_hi ; y_lo]; of one x it ends at k. */
 enum { TILE = 64, DEPTH = 16, EACH = 4, SPLITS_MAX = 64 };
 
 struct gemm_launch {
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(THREADS) gemm_kernel(const __grid_constant__ g
     id /= g.splits;
     const product_task b = product_block(&g.t, id / g.t.heads, id % g.t.heads);
     const uint32_t steps = (b.k + DEPTH - 1) / DEPTH;
-    const uint32_t end = (b.y[1] != nullptr ? 2 : 1) * steps;
+    const uint32_t end = (b.x[1] != nullptr ? 2 : 1) * steps;
     const uint32_t row = threadIdx.x / 16, col = threadIdx.x % 16;
     uint64_t sum[EACH][EACH] = {};
     for (uint32_t step = split * g.depth; step < (split + 1) * g.depth && step < end; step++) {
@@ -158,7 +158,7 @@ template <int ROWS>
 __device__ void load_few(const product_task *b, few_shared *s, uint32_t l0, uint32_t depth) {
     for (uint32_t q = threadIdx.x; q < 2 * depth * ROWS; q += THREADS) {
         const uint32_t i = q % ROWS, l = q / ROWS % depth, c = q / ROWS / depth;
-        const bool there = i < b->m && b->y[c] != nullptr;
+        const bool there = i < b->m && b->x[c] != nullptr;
         s->x[c][l][i] = there ? b->x[c][i * b->x_row + (uint64_t)(l0 + l) * b->x_col] : 0;
     }
     __syncthreads();
@@ -450,7 +450,7 @@ size_t uvcci_gpu_gemm_scratch(const product_task *t) {
     const uint64_t least_terms = 1ull << 27;
     const uint32_t least_side = 32;
     const size_t most = (size_t)1 << 30;
-    if (t->y[1] == NULL) /* they know replicated products only */
+    if (t->x[1] == NULL) /* they know replicated products only */
         return 0;
     if (2ull * t->m * t->n * t->k < least_terms || t->m < least_side || t->n < least_side)
         return 0;
@@ -484,7 +484,7 @@ cudaError_t uvcci_gpu_run_gemm(const product_task *t, uint8_t *scratch, size_t b
     g.tiles_m = (t->m + TILE - 1) / TILE;
     g.tiles_n = (t->n + TILE - 1) / TILE;
     const uint64_t tiles = (uint64_t)g.tiles_m * g.tiles_n * t->groups * t->heads;
-    const uint32_t steps = (t->y[1] != nullptr ? 2 : 1) * ((t->k + DEPTH - 1) / DEPTH);
+    const uint32_t steps = (t->x[1] != nullptr ? 2 : 1) * ((t->k + DEPTH - 1) / DEPTH);
     if (tiles == 0)
         return cudaSuccess;
     uint64_t splits = tiles < 2 * sms ? 2 * sms / tiles : 1; /* few tiles: of less depth each */

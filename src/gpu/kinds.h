@@ -6,8 +6,9 @@
 
 #include "gpu/kinds_bool.h"
 #include "gpu/kinds_function.h"
+#include "gpu/kinds_one_hot.h"
 
-/* Units of a block: elements, bytes of bits, or words of planes. */
+/* Units of a block: elements, bytes of bits, words of planes, or runs of columns. */
 ON_BOTH uint32_t units_of(const vec_task *t, const uvcc_block *b) {
     const uint32_t words = (b->count + 63) / 64;
     switch (t->kind) {
@@ -19,6 +20,8 @@ ON_BOTH uint32_t units_of(const vec_task *t, const uvcc_block *b) {
         return words;
     case UVCC_TASK_OPEN_BITS:
         return (b->count + 7) / 8;
+    case UVCC_TASK_ONE_HOT_ROWS:
+        return b->count * one_hot_runs(t);
     default:
         return b->count;
     }
@@ -199,6 +202,8 @@ ON_BOTH packed do_unit(unsigned kind, const vec *c) {
         PLAIN(SR_FINISH, do_sr_finish)
         PACKED(SR2_SEND, do_sr2_send)
         PLAIN(SR2_FINISH, do_sr2_finish)
+        PLAIN(ONE_HOT_KEYS, do_one_hot_keys)
+        PLAIN(ONE_HOT_ROWS, do_one_hot_rows)
         PLAIN(BOOL_SHARE, do_bool_share)
         PLAIN(BOOL_JOIN, do_bool_join)
         PLAIN(BOOL_MERGE, do_bool_merge)
@@ -237,7 +242,7 @@ ON_BOTH packed do_unit(unsigned kind, const vec *c) {
     X(FN_FLOOR) X(FN_DEAL_FLOOR) X(FN_SPLINE) X(FN_DEAL_SPLINE) X(FN_DEAL_POWERS) X(BOOL_SHARE) \
     X(BOOL_JOIN) X(BOOL_MERGE) X(BOOL_RECEIVE) X(BOOL_SELECT_MASK) X(BOOL_SELECT_FINISH) \
     X(TRIPLE_A) X(TRIPLE_B) X(TRIPLE_C) X(RANDOM) X(SR_OPEN) X(SR_SEND) X(SR_FINISH) \
-    X(SR2_SEND) X(SR2_FINISH)
+    X(SR2_SEND) X(SR2_FINISH) X(ONE_HOT_KEYS) X(ONE_HOT_ROWS)
 /* clang-format on */
 
 #endif

@@ -197,6 +197,11 @@ static void *inside(const uvcci_lane *l, const void *p) {
     return at != NULL ? at : (void *)(uintptr_t)p;
 }
 
+/* Kinds whose in[0] is what a host gave. */
+static bool gives_input(unsigned kind) {
+    return kind == UVCC_TASK_INPUT || kind == UVCC_TASK_ONE_HOT_KEYS;
+}
+
 /* What tasks name that may be outside: a host's inputs and outputs, and what the session keeps of
  * its own. */
 static int note_task(uvcci_lane *l, const uvcc_task *t) {
@@ -214,7 +219,7 @@ static int note_task(uvcci_lane *l, const uvcc_task *t) {
         if (e == 0 && t->kind == UVCC_TASK_COPY)
             e = note(l, 1, c->src, c->len, false);
     }
-    const bool in = t->kind == UVCC_TASK_INPUT, out = t->kind == UVCC_TASK_OPEN_ALL_FINISH;
+    const bool in = gives_input(t->kind), out = t->kind == UVCC_TASK_OPEN_ALL_FINISH;
     for (uint32_t i = 0; (in || out) && i < t->u.vec.count && e == 0; i++) {
         const uvcc_block *b = &t->u.vec.blocks[i];
         e = in ? note(l, 0, b->in[0], (size_t)b->count * 8, false)
@@ -227,10 +232,10 @@ static int note_task(uvcci_lane *l, const uvcc_task *t) {
 static const struct {
     const char *name;
     size_t at;
-    uint16_t
-        noted; /* the kind whose operand of that name note_task() looked at: it may be outside */
+    uint16_t noted; /* the kind whose operand of that name note_task() looked at: it may be outside,
+                       as in[0] of what gives_input() */
 } block_pointers[UVCCI_LANE_SLOTS] = {
-    {"in[0]", offsetof(uvcc_block, in[0]), UVCC_TASK_INPUT},
+    {"in[0]", offsetof(uvcc_block, in[0]), 0},
     {"in[1]", offsetof(uvcc_block, in[1]), 0},
     {"in[2]", offsetof(uvcc_block, in[2]), 0},
     {"in[3]", offsetof(uvcc_block, in[3]), 0},
@@ -259,7 +264,8 @@ static int check_block(uvcci_lane *l, const uvcc_task *t, const uvcc_block *b) {
     for (unsigned i = 0; i < UVCCI_LANE_SLOTS; i++) {
         const void *p = NULL;
         memcpy(&p, (const uint8_t *)b + block_pointers[i].at, sizeof p);
-        if (p != NULL && block_pointers[i].noted != t->kind && !reachable(l, i, p, 1))
+        const bool given = i == 0 && gives_input(t->kind);
+        if (p != NULL && !given && block_pointers[i].noted != t->kind && !reachable(l, i, p, 1))
             return stray(l, t, block_pointers[i].name);
     }
     return 0;

@@ -6,7 +6,7 @@
 #include "gpu/arith.h"
 
 /* GEMM's operands with the layouts filled in: strides in words of an element (i, l) of op(x), (l,
- * j) of op(y), (i, j) of z. y[1] NULL: y[0] is public, and x[1] is not read. */
+ * j) of op(y), (i, j) of z. x[1] NULL: it is x[0] (y[0] + y[1]), of which y[1] may be NULL too. */
 typedef struct product_task {
     uint32_t m, n, k, groups, heads;
     bool accumulate;
@@ -20,10 +20,10 @@ typedef struct product_task {
 ON_BOTH product_task product_block(const product_task *t, uint32_t group, uint32_t head) {
     product_task b = *t;
     for (unsigned c = 0; c < 2; c++) {
-        if (t->y[c] == NULL)
-            continue;
-        b.x[c] += group * t->lx.group + head * t->lx.head;
-        b.y[c] += group * t->ly.group + head * t->ly.head;
+        if (t->x[c] != NULL)
+            b.x[c] += group * t->lx.group + head * t->lx.head;
+        if (t->y[c] != NULL)
+            b.y[c] += group * t->ly.group + head * t->ly.head;
     }
     b.z += group * t->lz.group + head * t->lz.head;
     return b;
@@ -38,7 +38,9 @@ ON_BOTH uint64_t product_at(const product_task *b, uint32_t i, uint32_t j) {
         const uint64_t x = i * b->x_row + l * b->x_col, y = l * b->y_row + j * b->y_col;
         sum += b->x[0][x] * b->y[0][y];
         if (b->y[1] != NULL)
-            sum += b->x[0][x] * b->y[1][y] + b->x[1][x] * b->y[0][y];
+            sum += b->x[0][x] * b->y[1][y];
+        if (b->x[1] != NULL)
+            sum += b->x[1][x] * b->y[0][y];
     }
     return sum;
 }

@@ -167,9 +167,8 @@ ON_BOTH maker maker_of(const vec *c, unsigned call) {
     m.control[0] = m.control[1] = 0;
     return m;
 }
-/* Makes a level for a path that goes to side a, and goes there. */
-ON_BOTH void make_level(const vec *c, maker *m, unsigned level, uint64_t a,
-                        uint8_t *const words[2]) {
+/* The correction word of a level for a path that goes to side a; goes there. */
+ON_BOTH seed make_node(const vec *c, maker *m, unsigned level, uint64_t a) {
     seed y[2][2];
     for (unsigned p = 0; p < 2; p++)
         for (unsigned d = 0; d < 2; d++)
@@ -177,9 +176,6 @@ ON_BOTH void make_level(const vec *c, maker *m, unsigned level, uint64_t a,
     const seed left = seed_xor(y[0][0], y[1][0]), right = seed_xor(y[0][1], y[1][1]);
     const seed cw = seed_clear(seed_choose(a, left, right));
     const uint64_t tau0 = (left.lo & 1) ^ a ^ 1, tau1 = (right.lo & 1) ^ a;
-    const size_t at = 16 * ((size_t)level * c->b->count + c->i);
-    seed_store(words[0] + at, cw);
-    seed_store(words[1] + at, cw);
     m->control[level / 32] |= (tau0 | tau1 << 1) << 2 * (level % 32);
     for (unsigned p = 0; p < 2; p++) {
         const seed s = seed_choose(a, y[p][1], y[p][0]);
@@ -187,6 +183,15 @@ ON_BOTH void make_level(const vec *c, maker *m, unsigned level, uint64_t a,
         m->n[p].s = seed_clear(seed_xor(s, seed_if(t, cw)));
         m->n[p].t = (s.lo & 1) ^ (t & choose(a, tau1, tau0));
     }
+    return cw;
+}
+/* The same, to its place in both streams. */
+ON_BOTH void make_level(const vec *c, maker *m, unsigned level, uint64_t a,
+                        uint8_t *const words[2]) {
+    const seed cw = make_node(c, m, level, a);
+    const size_t at = 16 * ((size_t)level * c->b->count + c->i);
+    seed_store(words[0] + at, cw);
+    seed_store(words[1] + at, cw);
 }
 ON_BOTH void make_controls(const vec *c, const maker *m, unsigned depth, uint8_t *const bits[2]) {
     const size_t bytes = control_bytes(depth);

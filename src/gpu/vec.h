@@ -20,6 +20,7 @@ typedef struct vec_task {
     uint8_t shift, bits, lift, gate, gap;
     bool compact;
     uint64_t constant;
+    uint32_t cols, step;
     const vec_block *blocks;
     uvcc_fn_args fn;
 } vec_task;

@@ -456,6 +456,11 @@ class Models(unittest.TestCase):
         y = model.reference(flat, np.eye(9, dtype=np.int64)[[1, 8, 0, 3, 3]])
         self.assertEqual(y.shape, (1, 9))
         self.assertTrue(y.any())
+        ids = uvcc.Model(dataclasses.replace(model.config, input=uvcc.ModelInput.TOKENS))
+        self.assertEqual(ids.reference(flat, [[1], [8], [0], [3], [3]]).tolist(), y.tolist())
+        self.assertLess(ids.cost().online_bytes, model.cost().online_bytes)
+        self.assertEqual(code_of(self, ids.reference, flat, [[1], [9], [0], [3], [3]]),
+                         ErrorCode.BOUND)
 
     def test_constant(self):
         """A quarter of a turn for every second row, then a window of one."""

@@ -74,6 +74,12 @@ WRAP(bool, uvcci_ct_equal, const void *a, const void *b, size_t len) {
 }
 
 /* Whether all values of an input are within its declared bits: if not, it is refused. */
+WRAP(bool, uvcci_all_below, const int64_t *v, size_t n, unsigned bits) {
+    bool below = __real_uvcci_all_below(v, n, bits);
+    publish(&below, sizeof below);
+    return below;
+}
+
 WRAP(bool, uvcci_all_within, const int64_t *v, size_t n, unsigned bits) {
     bool within = __real_uvcci_all_within(v, n, bits);
     publish(&within, sizeof within);

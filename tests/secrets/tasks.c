@@ -156,6 +156,42 @@ static void inputs(void **state) {
     close_sim();
 }
 
+/* The points are HEAD's; keys and what comes of them tell the others nothing, so they stay secret.
+ */
+static void one_hot_rows(void **state) {
+    enum { BITS = 9, KEY_WORDS = 2 * (BITS - 2) + 5, COLS = 7, FIRST = 250 };
+    static uint64_t keys[N * KEY_WORDS], roots[3][2 * N], rows[3][N * COLS], points[N], kept[N];
+    open_sim(state);
+    for (uint32_t i = 0; i < N; i++)
+        points[i] = test_rand(&rng) % 3 == 0 ? FIRST + i % COLS : test_rand(&rng);
+    taint(points, sizeof points);
+    sim.vec.u.vec.bits = BITS;
+    sim.vec.u.vec.constant = FIRST;
+    sim.vec.u.vec.cols = COLS;
+    sim.vec.u.vec.step = 1;
+    vec(H, UVCC_TASK_ONE_HOT_KEYS, (uvcc_block){.in = {points}, .out = {keys, kept}});
+    assert_tainted(keys, 8); /* a seed; bits of control words that are not used are 0 */
+    for (unsigned r = T; r <= O; r++) {
+        vec(r, UVCC_TASK_ONE_HOT_KEYS, (uvcc_block){.out = {roots[r]}});
+        assert_tainted(roots[r], sizeof roots[r]);
+        vec(r, UVCC_TASK_ONE_HOT_ROWS, (uvcc_block){.in = {keys, roots[r]}, .out = {rows[r]}});
+        assert_tainted(rows[r], sizeof rows[r]);
+    }
+    vec(H, UVCC_TASK_ONE_HOT_ROWS, (uvcc_block){.in = {kept}, .out = {rows[H]}});
+    assert_tainted(rows[H], 1); /* the other bytes of 0 and 1 are 0 */
+    look(rows[H], sizeof rows[H]);
+    for (unsigned r = T; r <= O; r++)
+        declassify(rows[r], sizeof rows[r], "only this test has both");
+    declassify(points, sizeof points, "the test's own");
+    for (uint32_t i = 0; i < N; i++)
+        for (uint32_t j = 0; j < COLS; j++) {
+            const uint64_t want = points[i] % (1u << BITS) == FIRST + j;
+            assert_true(rows[H][i * COLS + j] == want);
+            assert_true(rows[T][i * COLS + j] + rows[O][i * COLS + j] == want);
+        }
+    close_sim();
+}
+
 /* Each pair draws the component that both of it hold; nobody sends anything. */
 static void randoms(void **state) {
     open_sim(state);
@@ -1312,6 +1348,8 @@ int test_tasks(void) {
     const struct CMUnitTest tests[] = {
         SECRETS_TEST_ON(inputs, portable),
         SECRETS_TEST_ON(inputs, avx2),
+        SECRETS_TEST_ON(one_hot_rows, portable),
+        SECRETS_TEST_ON(one_hot_rows, avx2),
         SECRETS_TEST_ON(randoms, portable),
         SECRETS_TEST_ON(randoms, avx2),
         SECRETS_TEST_ON(reshares_and_openings_to_all, portable),

@@ -125,6 +125,11 @@ static void draw_values(values *v, const uvcc_model_config *c) {
         if (c->segments != 0)
             v->x[i * in.cols + c->vocabulary + below(&state, c->segments)] = 1;
     }
+    for (size_t i = 0; i < in.rows && c->input == UVCC_MODEL_INPUT_TOKENS; i++) {
+        v->x[i * in.cols] = below(&state, c->vocabulary); /* those of ONE_HOT */
+        if (c->segments != 0)
+            v->x[i * in.cols + 1] = below(&state, c->segments);
+    }
     draw_padding(v);
 }
 
@@ -520,6 +525,89 @@ static void test_embeddings(void **state) {
     exact_run(&c, 0.02);
 }
 
+/* Ids instead of one-hot rows: the same values, in the same rounds, for a part of the bytes. */
+static void same_of_tokens(uvcc_model_config c, double most) {
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_model_costs rows, ids;
+    values one_hot, tokens;
+    uint32_t out_rows, cols;
+    c.input = UVCC_MODEL_INPUT_ONE_HOT;
+    draw_values(&one_hot, &c);
+    make_twin(&one_hot);
+    assert_int_equal(uvcc_model_cost(&c, &al, &rows, NULL, 0), 0);
+    c.input = UVCC_MODEL_INPUT_TOKENS;
+    draw_values(&tokens, &c);
+    make_twin(&tokens);
+    assert_int_equal(uvcc_model_cost(&c, &al, &ids, NULL, 0), 0);
+    assert_int_equal(uvcc_model_output(&c, &out_rows, &cols), 0);
+    assert_memory_equal(tokens.y, one_hot.y, (size_t)out_rows * cols * sizeof *tokens.y);
+    const uint64_t n = (uint64_t)c.sequences * c.tokens, x_bytes = 16 * (c.vocabulary + c.segments);
+    uint64_t key_bytes = 0;
+    for (unsigned bits = 1; bits <= 20 && key_bytes == 0; bits++)
+        if (1u << bits >= c.vocabulary)
+            key_bytes = (c.segments != 0 ? 2 : 1) * 16 * (bits > 2 ? 2 * bits + 1 : 4);
+    if (c.weights == UVCC_MODEL_SECRET_WEIGHTS) {
+        assert_int_equal(rows.rounds, ids.rounds);
+        assert_int_equal(rows.online_bytes - n * x_bytes, ids.online_bytes - n * key_bytes);
+    }
+    assert_int_equal(rows.key_bytes, ids.key_bytes);
+    free_values(&one_hot);
+    free_values(&tokens);
+    if (c.mode == UVCC_MODEL_FAST)
+        fast_run(&c, most);
+    else
+        exact_run(&c, most);
+}
+
+static void test_tokens(void **state) {
+    (void)state;
+    uvcc_model_config c = classifier();
+    same_of_tokens(c, 0.02);
+    c.weights = UVCC_MODEL_PUBLIC_WEIGHTS;
+    c.mode = UVCC_MODEL_EXACT_DCF;
+    same_of_tokens(c, 0.03);
+    c = gpt2();
+    c.vocabulary = 300; /* no power of two, and its table tied */
+    c.head = UVCC_MODEL_HEAD_TIED;
+    c.logits_last = 1;
+    same_of_tokens(c, 0.05);
+    c.weights = UVCC_MODEL_PUBLIC_WEIGHTS;
+    c.mode = UVCC_MODEL_FAST;
+    same_of_tokens(c, 0.05);
+    c = llama();
+    c.vocabulary = 1;
+    c.sequences = 2;
+    c.mode = UVCC_MODEL_FAST;
+    same_of_tokens(c, 0.02);
+}
+
+/* What names no row of the table, by its place. */
+static void test_bad_tokens(void **state) {
+    (void)state;
+    static const struct {
+        size_t at;
+        int64_t id;
+        const char *why;
+    } bad[] = {{2 * 8, 19, "id of sequence 1, token 1 is 19, but must be 0 to 18"},
+               {0, -1, "id of sequence 0, token 0 is -1, but must be 0 to 18"},
+               {2 * 13 + 1, 2, "segment of sequence 1, token 6 is 2, but must be 0 to 1"}};
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_model_config c = classifier();
+    values v;
+    c.input = UVCC_MODEL_INPUT_TOKENS;
+    draw_values(&v, &c);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char why[256] = "";
+        const int64_t was = v.x[bad[i].at];
+        v.x[bad[i].at] = bad[i].id;
+        assert_int_equal(uvcc_model_reference(&c, &al, v.weights, v.x, v.pad, v.y, why, sizeof why),
+                         UVCC_ERR_BOUND);
+        assert_string_equal(why, bad[i].why);
+        v.x[bad[i].at] = was;
+    }
+    free_values(&v);
+}
+
 static void test_pools(void **state) {
     (void)state;
     uvcc_model_config c = classifier();
@@ -853,7 +941,7 @@ CHANGE(some_padding, c->padding = 2)
 CHANGE(some_positions, c->positions = 3)
 CHANGE(some_head, c->head = 3)
 CHANGE(words_unasked, c->vocabulary = 30522)
-CHANGE(some_input, c->input = 2)
+CHANGE(some_input, c->input = 3)
 CHANGE(no_words, c->input = UVCC_MODEL_INPUT_ONE_HOT)
 CHANGE(many_words, c->input = UVCC_MODEL_INPUT_ONE_HOT; c->vocabulary = (1u << 20) + 1)
 CHANGE(headless_words, c->head = UVCC_MODEL_HEAD_TIED)
@@ -944,18 +1032,15 @@ static void test_refused(void **state) {
         {some_padding, UVCC_ERR_CONFIG, "padding must be 0 or 1"},
         {some_positions, UVCC_ERR_CONFIG, "positions is unknown"},
         {some_head, UVCC_ERR_CONFIG, "head is unknown"},
-        {words_unasked, UVCC_ERR_CONFIG,
-         "vocabulary is of one-hot tokens and heads, which need 1 to 2^20"},
+        {words_unasked, UVCC_ERR_CONFIG, "vocabulary is of tokens and heads, which need 1 to 2^20"},
         {some_input, UVCC_ERR_CONFIG, "input is unknown"},
-        {no_words, UVCC_ERR_CONFIG,
-         "vocabulary is of one-hot tokens and heads, which need 1 to 2^20"},
-        {many_words, UVCC_ERR_CONFIG,
-         "vocabulary is of one-hot tokens and heads, which need 1 to 2^20"},
+        {no_words, UVCC_ERR_CONFIG, "vocabulary is of tokens and heads, which need 1 to 2^20"},
+        {many_words, UVCC_ERR_CONFIG, "vocabulary is of tokens and heads, which need 1 to 2^20"},
         {headless_words, UVCC_ERR_CONFIG,
-         "vocabulary is of one-hot tokens and heads, which need 1 to 2^20"},
+         "vocabulary is of tokens and heads, which need 1 to 2^20"},
         {many_segments, UVCC_ERR_CONFIG, "segments must be at most 65536"},
-        {segments_unasked, UVCC_ERR_CONFIG, "segments is of one-hot tokens, without a tied head"},
-        {tied_segments, UVCC_ERR_CONFIG, "segments is of one-hot tokens, without a tied head"},
+        {segments_unasked, UVCC_ERR_CONFIG, "segments is of tokens, without a tied head"},
+        {tied_segments, UVCC_ERR_CONFIG, "segments is of tokens, without a tied head"},
         {some_norming, UVCC_ERR_CONFIG, "embedding_norm must be 0 or 1"},
         {some_last_logits, UVCC_ERR_CONFIG, "logits_last must be 0 or 1"},
         {last_of_none, UVCC_ERR_CONFIG, "logits_last is of a head, without padding"},
@@ -1054,7 +1139,7 @@ static uvcc_model_config any_model(uint64_t *s) {
         c.mask = UVCC_MODEL_MASK_WINDOW;
         c.window = 1 + below(s, 12);
     }
-    c.input = (uint8_t)below(s, 2);
+    c.input = (uint8_t)below(s, 3);
     c.head = below(s, 2) != 0 ? (uint8_t)below(s, 3) : 0;
     c.vocabulary = c.input != 0 || c.head != 0 ? 1 + below(s, 70) : 0;
     c.segments = c.input != 0 && c.head != UVCC_MODEL_HEAD_TIED ? below(s, 3) : 0;
@@ -1233,7 +1318,8 @@ int main(void) {
         cmocka_unit_test(test_no_weights),     cmocka_unit_test(test_rotary),
         cmocka_unit_test(test_rotary_rounds),  cmocka_unit_test(test_windows),
         cmocka_unit_test(test_window_tiles),   cmocka_unit_test(test_public_weights),
-        cmocka_unit_test(test_embeddings),     cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_embeddings),     cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_bad_tokens),     cmocka_unit_test(test_pools),
         cmocka_unit_test(test_means),          cmocka_unit_test(test_logits),
         cmocka_unit_test(test_end_weights),    cmocka_unit_test(test_rotary_table),
         cmocka_unit_test(test_rotary_again),   cmocka_unit_test(test_plain_norms),

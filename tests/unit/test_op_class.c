@@ -107,7 +107,7 @@ static void test_traits(void **state) {
         assert_true(uvcci_is_collective(collectives[i]));
     assert_int_equal(found[0], sizeof products / sizeof products[0]);
     assert_int_equal(found[1], sizeof collectives / sizeof collectives[0]);
-    assert_int_equal(inputs, 1);
+    assert_int_equal(inputs, 2);
     assert_int_equal(outputs, 2);
     assert_true(uvcci_truncates(&(uvcc_op_desc){.opcode = UVCC_OP_TRUNCATE, .shift = 3}));
     assert_false(uvcci_truncates(&(uvcc_op_desc){.opcode = UVCC_OP_SHIFT_LEFT, .shift = 3}));

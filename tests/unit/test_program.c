@@ -463,9 +463,9 @@ static void test_bad_parts(void **state) {
     hash_of(&good, hash);
     good = reshare_base();
     hash_of(&good, hash);
-    WRONG("tensor C has the unknown sharing 3", s.t[C].sharing = 3);
+    WRONG("tensor C has the unknown sharing 4", s.t[C].sharing = 4);
     WRONG("tensor C is additive and PERSIST", (s = part_base(), s.t[C].lifetime = UVCC_PERSIST));
-    WRONG("tensor D shares a buffer with C, but one is additive",
+    WRONG("tensor D shares a buffer with C, but one is replicated and the other additive",
           (s = part_base(), s.t[D].in_buffer_of = C));
     WRONG("op product (GEMM_PART, FWD k 0) has 1 inputs; it takes 2 or 3",
           (s = part_base(), s.op[0].in_count = 1));

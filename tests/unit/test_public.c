@@ -120,7 +120,7 @@ static void refused(const shape *s, int error, const char *part) {
 static void test_refused(void **state) {
     (void)state;
     WRONG("tensor W is public and TRANSIENT", s.t[W].lifetime = UVCC_TRANSIENT);
-    WRONG("tensor W has the unknown sharing 3", s.t[W].sharing = 3);
+    WRONG("tensor W has the unknown sharing 4", s.t[W].sharing = 4);
     WRONG("op part (GEMM_PART, FWD k 0) cannot read W, which is public", s.op[0].in[0] = W);
     WRONG("op part (GEMM_PART, FWD k 0) writes Y, which must be replicated: B is public",
           s.t[Y].sharing = UVCC_ADDITIVE);

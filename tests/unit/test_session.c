@@ -688,6 +688,50 @@ static void grow(random_program *r) {
     }
 }
 
+enum { ID_ROWS = 50 };
+
+/* Rows of some value, by numbers that a party alone has; gives how many rows there are to name, 0
+ * if there was no room. */
+static uint32_t grow_embedding(random_program *r, uint32_t *ids) {
+    const value table = r->v[pick(r, r->count)];
+    const uint32_t rows = 1 + pick(r, 6);
+    if (r->count == VALUES_MAX)
+        return 0;
+    uvcc_tensor_desc d = {.name = "ids",
+                          .rows = rows,
+                          .cols = 1,
+                          .bits = (uint8_t)(log2_up(table.rows) + 1),
+                          .lifetime = UVCC_TRANSIENT,
+                          .in_buffer_of = UVCC_NO_TENSOR,
+                          .sharing = UVCC_ONE_HOT};
+    *ids = (uint32_t)uvcc_program_tensor(r->p, &d);
+    assert_true(uvcc_program_input(r->p, ID_ROWS, *ids, (uint8_t)pick(r, 3)) >= 0);
+    d.name = "named";
+    d.cols = table.cols;
+    d.bits = (uint8_t)table.bits;
+    d.scale = SCALE;
+    d.sharing = UVCC_ADDITIVE;
+    const value id = {.tensor = *ids};
+    value named = {.tensor = (uint32_t)uvcc_program_tensor(r->p, &d)};
+    add_op(r, UVCC_OP_EMBED, &id, &table, &named, 0, 0);
+    add_op(r, UVCC_OP_RESHARE, &named, NULL, new_value(r, rows, table.cols, table.bits), 0, 0);
+    r->drawn[UVCC_OP_INPUT_ONE_HOT]++;
+    return table.rows;
+}
+
+/* An input of the one random program: as it is drawn, to the session and to the reference. */
+static void give_random_ids(triangle *t, const random_program *r, uvcc_reference *ref, uint32_t ids,
+                            uint32_t end) {
+    const uvcc_tensor_desc *d = uvcc_program_tensor_at(r->p, ids);
+    const uvcc_io_desc *io = uvcc_program_input_at(r->p, 0, uvcc_program_input_count(r->p, 0) - 1);
+    uint64_t rng = r->rnd;
+    int64_t v[8];
+    for (uint32_t i = 0; i < d->rows; i++)
+        v[i] = (int64_t)(test_rand(&rng) % end);
+    assert_int_equal(uvcc_reference_set(ref, ids, v), 0);
+    triangle_input(t, io->owner, 0, ID_ROWS, v);
+}
+
 static unsigned one_random_program(uint64_t seed, unsigned *drawn) {
     test_alloc mem = {0};
     uvcc_allocator al = test_allocator(&mem);
@@ -701,6 +745,8 @@ static unsigned one_random_program(uint64_t seed, unsigned *drawn) {
     }
     while (r.k < 12 && r.count < VALUES_MAX - 2 && test_rand(&r.rnd) % 40 != 0)
         grow(&r);
+    uint32_t ids = 0;
+    const uint32_t named = grow_embedding(&r, &ids);
     for (unsigned i = 0; i < r.count; i++) {
         const bool all = i % 4 != 3;
         assert_true((all ? uvcc_program_output(r.p, 100 + i, r.v[i].tensor)
@@ -728,6 +774,8 @@ static unsigned one_random_program(uint64_t seed, unsigned *drawn) {
         triangle_input(&t, owner, 0, 1 + i, v);
         free(v);
     }
+    if (named != 0)
+        give_random_ids(&t, &r, ref, ids, named);
     char why[256];
     if (uvcc_reference_step(ref, 0, why, sizeof why) != 0)
         fail_msg("seed %llu: %s", (unsigned long long)seed, why);

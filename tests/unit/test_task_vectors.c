@@ -9,7 +9,7 @@
 
 #include "selftest/vectors.h"
 
-enum { FILES = 5 };
+enum { FILES = 6 };
 
 static vector_set files;
 

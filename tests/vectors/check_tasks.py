@@ -12,13 +12,15 @@ import json
 import os
 import sys
 
-from task_checks import circuits, forms, functions, gates, rounding
+from task_checks import circuits, forms, functions, gates, one_hot, rounding
 from task_checks.aes import Stream, aes, expand
 from task_checks.block import Block
 from task_checks.keys import Nodes
 from task_checks.words import M64, ROLES, Refused, bytes_of, demand, low, signed
 
-TASKS_B = {**gates.TASKS, **functions.TASKS, **circuits.TASKS, **rounding.TASKS}
+TASKS_B = {
+    **gates.TASKS, **functions.TASKS, **circuits.TASKS, **rounding.TASKS, **one_hot.TASKS,
+}
 
 # ---- section 10: files ----
 

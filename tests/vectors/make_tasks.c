@@ -260,6 +260,7 @@ int main(int argc, char **argv) {
     }
     make_file(argv[1], "circuits", make_circuits);
     make_file(argv[1], "rounding", make_rounding);
+    make_file(argv[1], "one_hot", make_one_hot);
     make_file(argv[1], "forms", make_forms);
     make_file(argv[1], "functions", make_functions);
     make_file(argv[1], "gates", make_gates);

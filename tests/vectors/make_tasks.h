@@ -86,6 +86,7 @@ void make_gates(maker *m);
 void make_functions(maker *m);
 void make_circuits(maker *m);
 void make_rounding(maker *m);
+void make_one_hot(maker *m);
 void make_forms(maker *m);
 
 #endif

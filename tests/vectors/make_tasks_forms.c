@@ -210,13 +210,15 @@ static json_t *layout(unsigned ld, unsigned group, unsigned head) {
     return json_pack("[iii]", (int)ld, (int)group, (int)head);
 }
 
-/* By a public y: one component of each. */
-static void public_product(maker *m, const product *p) {
+/* By a public y: one component of each. By both of y: the sum of them. */
+static void single_product(maker *m, const product *p, bool both) {
     maker_case c = maker_begin(m, "GEMM", p->name, NULL, NULL);
     const size_t z = (size_t)8 * p->m * p->n;
     gemm_args(&c, p);
     maker_with(&c, "x.lo", FIXED((size_t)8 * p->m * p->k));
     maker_with(&c, "y.lo", FIXED((size_t)8 * p->k * p->n));
+    if (both)
+        maker_with(&c, "y.hi", FIXED((size_t)8 * p->k * p->n));
     if (p->accumulate)
         maker_with(&c, "z", FIXED(z));
     maker_gives(&c, "z", FIXED(z));
@@ -378,6 +380,11 @@ static void later(maker *m) {
                                    {"public 3x5x7 x' y' more", 3, 5, 7, true, true, true},
                                    {"public 17x40x300", 17, 40, 300, false, false, false},
                                    {"public 65x66x129 y'", 65, 66, 129, false, true, false}};
+    static const product sums[] = {{"sum of y 1x1x1", 1, 1, 1, false, false, false},
+                                   {"sum of y row 1x33x9", 1, 33, 9, false, false, true},
+                                   {"sum of y column 33x1x9", 33, 1, 9, false, false, false},
+                                   {"sum of y 3x5x7 x' y' more", 3, 5, 7, true, true, true},
+                                   {"sum of y 17x40x300", 17, 40, 300, false, false, false}};
     map(m, &causal, &(map_way){"a window of 2", 6, 5, 1, .block = 3, .part = 2});
     map(m, &causal, &(map_way){"a window of 1", 7, 7, 0, .block = 7, .part = 1, .in_x = true});
     map(m, &causal, &(map_way){"a window of all", 8, 66, 0, .block = 2, .part = 66});
@@ -386,7 +393,9 @@ static void later(maker *m) {
     map(m, &rotate, &(map_way){"tokens 5 head 64", 5, 64, 0, .block = 5, .part = 64});
     map(m, &rotate, &(map_way){"lo only", 4, 8, 0, .lo_only = true, .block = 2, .part = 4});
     for (size_t i = 0; i < sizeof open / sizeof open[0]; i++)
-        public_product(m, &open[i]);
+        single_product(m, &open[i], false);
+    for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++)
+        single_product(m, &sums[i], true);
 }
 
 void make_forms(maker *m) {

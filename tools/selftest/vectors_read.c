@@ -120,6 +120,8 @@ static const member members[] = {
     OF_TASK('B', vec, compact),
     OF_TASK('B', vec, gap),
     OF_TASK('B', vec, constant),
+    OF_TASK('B', vec, cols),
+    OF_TASK('B', vec, step),
     OF_TASK('M', map, shift),
     OF_TASK('M', map, party),
     OF_TASK('M', map, rows),

@@ -16,6 +16,14 @@ bool uvcci_all_within(const int64_t *v, size_t n, unsigned bits) {
     return any == 0;
 }
 
+bool uvcci_all_below(const int64_t *v, size_t n, unsigned bits) {
+    uint64_t any = 0;
+    assert(bits >= 1 && bits <= 63);
+    for (size_t i = 0; i < n; i++)
+        any |= (uint64_t)v[i] >> bits;
+    return any == 0;
+}
+
 size_t uvcci_first_outside(const int64_t *v, size_t n, unsigned bits) {
     size_t i = 0;
     assert(bits >= 1 && bits <= 63);

@@ -40,7 +40,10 @@ static inline uint64_t uvcci_shifted_bound(uint64_t x, unsigned shift) {
 
 /* Whether all |v[i]| < 2^bits (1..63). Values are secrets: only the answer depends on them. */
 bool uvcci_all_within(const int64_t *v, size_t n, unsigned bits);
-/* The first that is not, where the answer was no. Which one it is, a refusal tells its own host. */
+/* Whether all 0 <= v[i] < 2^bits, likewise. */
+bool uvcci_all_below(const int64_t *v, size_t n, unsigned bits);
+/* The first that is not within, where the answer was no. Which one it is, a refusal tells its own
+ * host. */
 size_t uvcci_first_outside(const int64_t *v, size_t n, unsigned bits);
 
 #endif

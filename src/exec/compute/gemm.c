@@ -225,7 +225,7 @@ static bool is_vector(size_t m, size_t n, uvcci_gemm_side x, uvcci_gemm_side y, 
     return (m == 1 && x.step == 1) || (n == 1 && y.step == 1 && ldz == 1);
 }
 
-/* z (m x n) = or += x y where is_vector().
+/* z (m x n) = or += x y where is_vector(), second parts added.
  * Where both have a second part, it is the replicated product:
  * v (s + s') + v' s = (v + v') s + v s'. */
 static void vector_product(const uvcci_gemm_micro *u, size_t m, size_t n, size_t k,
@@ -233,11 +233,13 @@ static void vector_product(const uvcci_gemm_micro *u, size_t m, size_t n, size_t
                            uint64_t *scratch) {
     const bool row = m == 1 && x.step == 1;
     const uvcci_gemm_side v = row ? x : y, s = row ? y : x;
-    assert(is_vector(m, n, x, y, row ? n : 1) && (v.add == NULL) == (s.add == NULL));
+    assert(is_vector(m, n, x, y, row ? n : 1));
     if (!accumulate)
         memset(z, 0, m * n * sizeof *z);
     if (v.add == NULL) {
         times_vector(u, m * n, 0, k, v.src, s.src, s, z);
+        if (s.add != NULL)
+            times_vector(u, m * n, 0, k, v.src, s.add, s, z);
         return;
     }
     for (size_t p = 0; p < k; p += KC) {
@@ -245,7 +247,8 @@ static void vector_product(const uvcci_gemm_micro *u, size_t m, size_t n, size_t
         for (size_t i = 0; i < depth; i++)
             scratch[i] = v.src[p + i] + v.add[p + i];
         times_vector(u, m * n, p, depth, scratch, s.src, s, z);
-        times_vector(u, m * n, p, depth, v.src + p, s.add, s, z);
+        if (s.add != NULL)
+            times_vector(u, m * n, p, depth, v.src + p, s.add, s, z);
     }
 }
 
@@ -309,10 +312,10 @@ static void direct_product(const uvcci_gemm_micro *u, const uvcci_gemm_replicate
     u->direct(&d);
 }
 
-void uvcci_gemm_public(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch) {
+void uvcci_gemm_single(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch) {
     const uvcci_gemm_side x = side_of(p->x_lo, NULL, !p->trans_x, p->ldx);
-    const uvcci_gemm_side y = side_of(p->y_lo, NULL, p->trans_y, p->ldy);
-    assert(p->ldz >= p->n && p->x_hi == NULL && p->y_hi == NULL);
+    const uvcci_gemm_side y = side_of(p->y_lo, p->y_hi, p->trans_y, p->ldy);
+    assert(p->ldz >= p->n && p->x_hi == NULL);
     if (is_vector(p->m, p->n, x, y, p->ldz))
         vector_product(micro_of(b), p->m, p->n, p->k, x, y, p->z, p->accumulate, scratch);
     else

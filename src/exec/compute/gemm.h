@@ -46,6 +46,7 @@ typedef struct uvcci_gemm_replicated {
 /* The sum is made while packing, never stored whole. Small products are not packed: those of AMX
  * too are made with vectors then. scratch as above. */
 void uvcci_gemm_rss(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch);
-/* z = or += x_lo y_lo of the same layouts; x_hi and y_hi are NULL. */
-void uvcci_gemm_public(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch);
+/* z = or += x_lo (y_lo + y_hi) of the same layouts; x_hi is NULL, and y_hi may be: then there is
+ * nothing to add. */
+void uvcci_gemm_single(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch);
 #endif

@@ -11,7 +11,8 @@
  * share, a pad or a mask; roles, counts, shifts and opened values are public to whoever has them.
  *
  * Kernels stand by subject: kernels_open.c, _gate, _lift, _deal, _map, _gemm, _bytes, _sks,
- * _function, _function_deal; below them kernels_pads.c, kernels_keys.c, kernels_packing.c.
+ * _function, _function_deal, _one_hot; below them kernels_pads.c, kernels_keys.c,
+ * kernels_packing.c.
  */
 #include "exec/compute/kernels_impl.h"
 
@@ -27,10 +28,10 @@ static inline block_scratch *scratch_of(const uvcci_cpu_worker *w) {
 
 const uvcci_kernel *uvcci_kernel_of(unsigned kind) {
     static const uvcci_kernel *const subjects[] = {
-        uvcci_kernels_open,          uvcci_kernels_gate,    uvcci_kernels_lift,
-        uvcci_kernels_deal,          uvcci_kernels_map,     uvcci_kernels_gemm,
-        uvcci_kernels_bytes,         uvcci_kernels_sks,     uvcci_kernels_function,
-        uvcci_kernels_function_deal, uvcci_kernels_rounding};
+        uvcci_kernels_open,          uvcci_kernels_gate,     uvcci_kernels_lift,
+        uvcci_kernels_deal,          uvcci_kernels_map,      uvcci_kernels_gemm,
+        uvcci_kernels_bytes,         uvcci_kernels_sks,      uvcci_kernels_function,
+        uvcci_kernels_function_deal, uvcci_kernels_rounding, uvcci_kernels_one_hot};
     const uvcci_kernel *found = NULL;
     for (size_t i = 0; i < sizeof subjects / sizeof *subjects && kind < UVCC_TASK_KIND_END; i++) {
         const uvcci_kernel *k = &subjects[i][kind];

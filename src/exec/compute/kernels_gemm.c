@@ -37,14 +37,14 @@ static int gemm(uvcci_cpu_worker *w, const uvcc_task *t) {
         for (uint32_t h = 0; h < (blocks ? t->u.gemm.heads : 1); h++) {
             const size_t at_x = g * lx->group + h * lx->head, at_y = g * ly->group + h * ly->head;
             p.x_lo = x->lo + at_x;
-            p.x_hi = y->hi != NULL ? x->hi + at_x : NULL;
+            p.x_hi = y->hi != NULL && x->hi != NULL ? x->hi + at_x : NULL;
             p.y_lo = y->lo + at_y;
             p.y_hi = y->hi != NULL ? y->hi + at_y : NULL;
             p.z = t->u.gemm.z + g * lz->group + h * lz->head;
-            if (y->hi != NULL)
+            if (y->hi != NULL && x->hi != NULL)
                 uvcci_gemm_rss(b, &p, w->scratch);
             else
-                uvcci_gemm_public(b, &p, w->scratch);
+                uvcci_gemm_single(b, &p, w->scratch);
         }
     return 0;
 }

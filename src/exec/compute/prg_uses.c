@@ -56,7 +56,8 @@ static const struct {
      0},
     {UVCC_TAG_root, 0, true,
      KIND(LESS_MASK) | KIND(DEAL) | KIND(FN_DEAL_KEY) | KIND(FN_FLOOR) | KIND(FN_DEAL_FLOOR) |
-         KIND(FN_SPLINE) | KIND(FN_DEAL_SPLINE) | KIND(FN_MULTISCALE) | KIND(FN_DEAL_MULTISCALE),
+         KIND(FN_SPLINE) | KIND(FN_DEAL_SPLINE) | KIND(FN_MULTISCALE) | KIND(FN_DEAL_MULTISCALE) |
+         KIND(ONE_HOT_KEYS),
      KIND(FN_COMPARE) | KIND(FN_TABLE)},
     {UVCC_TAG_select, 0, true, KIND(TRUNC_EXACT) | KIND(RELU) | KIND(DEAL) | KIND(FN_DEAL_BITS),
      KIND(FN_SELECT) | KIND(FN_BITS)},
@@ -507,6 +508,12 @@ static void use_block(look *p, const uvcc_task *t, const uvcc_block *b) {
         use(p, t, b, prev, UVCC_TAG_input, 1);
         use(p, t, b, next, UVCC_TAG_input, 1);
         break;
+    case UVCC_TASK_ONE_HOT_KEYS: /* of the pairs with HEAD */
+        if (role != UVCC_OTHER)
+            use(p, t, b, role == UVCC_HEAD ? next : prev, UVCC_TAG_root, 0);
+        if (role != UVCC_TAIL)
+            use(p, t, b, role == UVCC_HEAD ? prev : next, UVCC_TAG_root, 0);
+        break;
     case UVCC_TASK_OPEN4_MASK:
         use(p, t, b, next, UVCC_TAG_zero, 0);
         use(p, t, b, prev, UVCC_TAG_zero, 0);
@@ -542,6 +549,7 @@ typedef void reader(look *p, const uvcc_task *t, const uvcc_block *b);
 #define READS_INPUT              use_block
 #define READS_RANDOM             use_block
 #define READS_OPEN4_MASK         use_block
+#define READS_ONE_HOT_KEYS       use_block
 #define READS_RESHARE_MASK       use_block
 #define READS_TRIPLE_A           use_block
 #define READS_TRIPLE_B           use_block
@@ -605,6 +613,7 @@ typedef void reader(look *p, const uvcc_task *t, const uvcc_block *b);
 #define READS_WIPE               NULL
 #define READS_COLLECTIVE         NULL
 #define READS_BIT_SUMS           NULL
+#define READS_ONE_HOT_ROWS       NULL
 static reader *const readers[] = {
 #define UVCC_TASK(name, number, form, roles, what) [number] = READS_##name,
 #include <uvcc/tasks.def>

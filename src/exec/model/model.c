@@ -102,18 +102,18 @@ static int check_sight(const uvcc_model_config *c, const uvcci_message *m) {
 }
 
 static int check_embeddings(const uvcc_model_config *c, const uvcci_message *m) {
-    const bool one_hot = c->input == UVCC_MODEL_INPUT_ONE_HOT;
-    if (c->input > UVCC_MODEL_INPUT_ONE_HOT)
+    const bool tokens = uvcci_model_embeds(c);
+    if (c->input > UVCC_MODEL_INPUT_TOKENS)
         return refuse(m, "input", "is unknown");
     if (c->head > UVCC_MODEL_HEAD_TIED)
         return refuse(m, "head", "is unknown");
-    if ((one_hot || c->head != UVCC_MODEL_HEAD_NONE) != (c->vocabulary != 0) ||
+    if ((tokens || c->head != UVCC_MODEL_HEAD_NONE) != (c->vocabulary != 0) ||
         c->vocabulary > 1u << 20)
-        return refuse(m, "vocabulary", "is of one-hot tokens and heads, which need 1 to 2^20");
+        return refuse(m, "vocabulary", "is of tokens and heads, which need 1 to 2^20");
     if (c->segments > 1u << 16)
         return refuse(m, "segments", "must be at most 65536");
-    if (c->segments != 0 && (!one_hot || c->head == UVCC_MODEL_HEAD_TIED))
-        return refuse(m, "segments", "is of one-hot tokens, without a tied head");
+    if (c->segments != 0 && (!tokens || c->head == UVCC_MODEL_HEAD_TIED))
+        return refuse(m, "segments", "is of tokens, without a tied head");
     if (c->embedding_norm > 1)
         return refuse(m, "embedding_norm", "must be 0 or 1");
     return 0;
@@ -309,8 +309,8 @@ static int check_bounds(const uvcc_model_config *c, const uvcci_message *m) {
     const uint32_t most = c->width > queries ? c->width : queries;
     const bool gated = c->ff == UVCC_MODEL_FF_GATED;
     const bool rotary = c->positions == UVCC_MODEL_POSITIONS_ROTARY;
-    const bool embeds = c->input == UVCC_MODEL_INPUT_ONE_HOT;
-    const bool centred = c->norm == UVCC_MODEL_LAYER_NORM; /* values less their mean */
+    const bool embeds = c->input == UVCC_MODEL_INPUT_ONE_HOT; /* ids name rows, and sum nothing */
+    const bool centred = c->norm == UVCC_MODEL_LAYER_NORM;    /* values less their mean */
     const sum_width all[] = {
         {"products with weights", value + weight + uvcci_tf_log2(most), 1, 1, false},
         {"products with E", embeds ? 1 + weight + uvcci_tf_log2(c->vocabulary + c->segments) : 0, 0,

@@ -54,6 +54,11 @@ uvcci_tf_slot uvcci_model_slot(const uvcc_model_config *m, uint32_t i, uint32_t 
 /* Whether its tensor is PUBLIC: factors of products by public weights. */
 bool uvcci_model_is_open(const uvcc_model_config *m, const uvcc_model_weight *w);
 
+/* Whether its input are tokens, of which a table has rows. */
+static inline bool uvcci_model_embeds(const uvcc_model_config *m) {
+    return m->input == UVCC_MODEL_INPUT_ONE_HOT || m->input == UVCC_MODEL_INPUT_TOKENS;
+}
+
 /* From here on an entry's numbers of ops are of inputs and outputs. */
 enum { UVCCI_MODEL_OPS_END = 254 * 256 };
 static inline uint32_t uvcci_model_head_size(const uvcc_model_config *m) {

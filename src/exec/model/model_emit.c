@@ -34,6 +34,13 @@ int uvcc_model_inputs(const uvcc_model_config *c, uvcc_tensor_desc *x, uvcc_tens
         x->cols = c->vocabulary + c->segments;
         x->bits = 1;
         x->scale = 0;
+    } else if (c->input == UVCC_MODEL_INPUT_TOKENS) {
+        const unsigned bits =
+            uvcci_tf_log2(c->vocabulary > c->segments ? c->vocabulary : c->segments);
+        x->cols = c->segments != 0 ? 2 : 1;
+        x->bits = (uint8_t)(bits != 0 ? bits : 1);
+        x->scale = 0;
+        x->sharing = UVCC_ONE_HOT;
     }
     if (padding != NULL)
         *padding = (uvcc_tensor_desc){.rows = c->sequences,
@@ -101,7 +108,9 @@ static int check_tensor(const uvcc_program *p, uint32_t tensor, const char *name
                           want->bits);
     if (d->sharing != want->sharing)
         return uvcci_fail(m, UVCC_ERR_USAGE, "%s must be %s", name,
-                          want->sharing == UVCC_PUBLIC ? "public" : "replicated");
+                          want->sharing == UVCC_PUBLIC    ? "public"
+                          : want->sharing == UVCC_ONE_HOT ? "one-hot"
+                                                          : "replicated");
     return 0;
 }
 
@@ -280,7 +289,7 @@ int uvcc_model_emit(const uvcc_model_config *c, uvcc_emit *e, const uint32_t *we
     uvcci_tf_builder b = uvcci_model_builder(c, e, weights);
     uvcci_model_take_padding(&b, padding);
     uvcci_model_take_rotary(&b);
-    if (c->input == UVCC_MODEL_INPUT_ONE_HOT)
+    if (uvcci_model_embeds(c))
         x = uvcci_model_embed(&b, x);
     x = uvcci_model_add_positions(&b, x);
     if (c->embedding_norm)

@@ -1,15 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model_ends.c - what stands before and behind a model's layers: embeddings of one-hot tokens, and
+/* model_ends.c - what stands before and behind a model's layers: embeddings of tokens, and
  * logits, pooled rows and labels. */
 #include "exec/model/model_ends.h"
 
 #include <assert.h>
 
+/* Rows of E that ids name: the segments' are below the words'. */
+static void embed_ids(uvcci_tf_builder *b, uint32_t ids, uint32_t table, uint32_t x) {
+    uvcc_tensor_desc d = *uvcci_tf_desc(b, x);
+    const bool segments = b->m.segments != 0;
+    d.bits = (uint8_t)(uvcci_tf_desc(b, table)->bits + segments);
+    d.sharing = UVCC_ADDITIVE;
+    d.in_buffer_of = UVCC_NO_TENSOR;
+    const uint32_t part = uvcci_tf_tensor(b, "XE.part", d);
+    uvcci_tf_op(b, (uvcc_op_desc){.opcode = UVCC_OP_EMBED,
+                                  .in_count = 2,
+                                  .in = {ids, table},
+                                  .out_count = 1,
+                                  .out = {part},
+                                  .constant = segments ? b->m.vocabulary : 0});
+    uvcci_tf_local(b, UVCC_OP_RESHARE, part, UVCC_NO_TENSOR, x);
+}
+
 /* Exact: rows of E, so nothing is truncated. */
 uint32_t uvcci_model_embed(uvcci_tf_builder *b, uint32_t tokens) {
     const uint32_t x = uvcci_tf_values(b, "XE", b->rows, b->m.width);
-    assert(b->m.input == UVCC_MODEL_INPUT_ONE_HOT);
-    uvcci_tf_product(b, tokens, uvcci_tf_weight_tensor(b, 0, UVCCI_TF_E), x, 0, false);
+    const uint32_t table = uvcci_tf_weight_tensor(b, 0, UVCCI_TF_E);
+    assert(uvcci_model_embeds(&b->m));
+    if (b->m.input == UVCC_MODEL_INPUT_TOKENS)
+        embed_ids(b, tokens, table, x);
+    else
+        uvcci_tf_product(b, tokens, table, x, 0, false);
     return x;
 }
 

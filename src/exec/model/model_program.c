@@ -185,11 +185,31 @@ static int check_padding(const uvcc_model_config *c, const int64_t *padding,
     return 0;
 }
 
+/* What names no row is refused by its place: a secure run takes zeros for it. */
+static int check_ids(const uvcc_model_config *c, const int64_t *x, const uvcci_message *m) {
+    const size_t columns = c->segments != 0 ? 2 : 1;
+    const size_t count =
+        c->input == UVCC_MODEL_INPUT_TOKENS ? (size_t)c->sequences * c->tokens * columns : 0;
+    for (size_t i = 0; i < count; i++) {
+        const bool segment = i % columns == 1;
+        const uint32_t end = segment ? c->segments : c->vocabulary;
+        const size_t row = i / columns;
+        if (x[i] < 0 || x[i] >= (int64_t)end)
+            return uvcci_fail(m, UVCC_ERR_BOUND,
+                              "%s of sequence %zu, token %zu is %lld, but must be 0 to %u",
+                              segment ? "segment" : "id", row / c->tokens, row % c->tokens,
+                              (long long)x[i], end - 1);
+    }
+    return 0;
+}
+
 static int run_reference(const uvcc_model_config *c, uvcc_reference *r, const uvcc_program *p,
                          const int64_t *weights, const int64_t *x, const int64_t *padding,
                          int64_t *y, const uvcci_message *m) {
     uvcc_model_weight w;
     int err = check_padding(c, padding, m);
+    if (err == 0)
+        err = check_ids(c, x, m);
     if (err == 0)
         err = set_named(r, p, "X", x, m);
     if (err == 0 && c->padding)

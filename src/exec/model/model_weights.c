@@ -87,7 +87,7 @@ static bool present(const uvcc_model_config *m, unsigned slot) {
     case GATED:
         return m->ff == UVCC_MODEL_FF_GATED;
     case EMBEDDED:
-        return m->input == UVCC_MODEL_INPUT_ONE_HOT || m->head == UVCC_MODEL_HEAD_TIED;
+        return uvcci_model_embeds(m) || m->head == UVCC_MODEL_HEAD_TIED;
     case POSITIONED:
         return m->positions == UVCC_MODEL_POSITIONS_LEARNED;
     case NORMED_LAST:

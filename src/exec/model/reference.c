@@ -422,6 +422,30 @@ static void run_repeat_cols(const call *c) {
     }
 }
 
+/* The rows that numbers name: those of a second column in the part of the table from `constant` on.
+ * A number that names none is refused by its place; a secure run takes a row of zeros for it. */
+static int run_embed(const call *c) {
+    char label[UVCCI_LABEL_BYTES];
+    const size_t width = c->desc[1]->cols, tables = c->desc[0]->cols,
+                 split = (size_t)c->d->constant;
+    for (size_t i = 0; i < c->elems; i++) {
+        uint64_t sum = c->d->in_count == 3 ? (uint64_t)c->in[2][i] : 0;
+        for (size_t t = 0; t < tables; t++) {
+            const int64_t id = c->in[0][i / width * tables + t];
+            const size_t first = t == 0 ? 0 : split;
+            const size_t rows = t == 0 && split != 0 ? split : c->desc[1]->rows - first;
+            if (id < 0 || (uint64_t)id >= rows)
+                return uvcci_fail(c->m, UVCC_ERR_BOUND,
+                                  "%s: row %zu, column %zu of %s is %lld, but there are %zu rows",
+                                  uvcci_op_label(c->op, label), i / width, t,
+                                  c->r->p->tensors[c->d->in[0]].name, (long long)id, rows);
+            sum += (uint64_t)c->in[1][(first + (size_t)id) * width + i % width];
+        }
+        c->out[0][i] = (int64_t)sum;
+    }
+    return 0;
+}
+
 static void run_relu(const call *c) {
     assert(c->d->out_count == 2);
     for (size_t i = 0; i < c->elems; i++) {
@@ -439,6 +463,16 @@ static int run_function(const call *c) {
     return err == 0 ? 0 : uvcci_fail(c->m, err, "%s: out of memory", uvcci_op_label(c->op, label));
 }
 
+/* What sums rows or columns. */
+static void run_sums(const call *c) {
+    if (c->d->opcode == UVCC_OP_ROW_SUM)
+        run_row_sum(c);
+    else if (c->d->opcode == UVCC_OP_ROW_DOT)
+        run_row_dot(c);
+    else
+        run_reduce(c);
+}
+
 /* What the caller set: an input, or words that were drawn, since there is no seed here. */
 static int run_given(const call *c) {
     char label[UVCCI_LABEL_BYTES];
@@ -452,8 +486,11 @@ static int run_given(const call *c) {
 static int run_op(const call *c) {
     switch (c->d->opcode) {
     case UVCC_OP_INPUT:
+    case UVCC_OP_INPUT_ONE_HOT:
     case UVCC_OP_RANDOM:
         return run_given(c);
+    case UVCC_OP_EMBED:
+        return run_embed(c);
     case UVCC_OP_OUTPUT:
     case UVCC_OP_OUTPUT_TO:
     case UVCC_OP_SKS_START: /* checks change nothing, and the reference makes no mistakes */
@@ -495,13 +532,9 @@ static int run_op(const call *c) {
         run_part_of_rows(c);
         return 0;
     case UVCC_OP_ROW_SUM:
-        run_row_sum(c);
-        return 0;
     case UVCC_OP_ROW_DOT:
-        run_row_dot(c);
-        return 0;
     case UVCC_OP_REDUCE_BIAS_GRAD:
-        run_reduce(c);
+        run_sums(c);
         return 0;
     case UVCC_OP_ROTATE:
         run_rotate(c);

@@ -5,8 +5,9 @@
 #include <assert.h>
 
 static const uvcci_op_family *const families[] = {
-    &uvcci_ops_io,   &uvcci_ops_local,    &uvcci_ops_product,     &uvcci_ops_truncate,
-    &uvcci_ops_relu, &uvcci_ops_function, &uvcci_ops_collectives, &uvcci_ops_sks,
+    &uvcci_ops_io,          &uvcci_ops_local, &uvcci_ops_product,
+    &uvcci_ops_truncate,    &uvcci_ops_relu,  &uvcci_ops_function,
+    &uvcci_ops_collectives, &uvcci_ops_sks,   &uvcci_ops_one_hot,
 };
 
 const uvcci_op_class *uvcci_op_class_of(uint16_t opcode) {

@@ -13,6 +13,7 @@ extern const uvcci_op_family uvcci_ops_relu;        /* relu.c */
 extern const uvcci_op_family uvcci_ops_function;    /* function_op.c */
 extern const uvcci_op_family uvcci_ops_collectives; /* collectives.c: between workers */
 extern const uvcci_op_family uvcci_ops_sks;         /* sks.c: checks of products */
+extern const uvcci_op_family uvcci_ops_one_hot; /* one_hot.c: rows that a party's numbers name */
 
 /* Of a family's table. */
 #define UVCCI_FAMILY(table)                                                                        \

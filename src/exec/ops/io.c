@@ -20,19 +20,8 @@ static int plan_input(uvcci_draft *d) {
     return 0;
 }
 
-static const uint64_t *staged(const uvcci_instance *r) {
-    assert(r->op->io < r->step->entry->input_count);
-    const uint64_t *all = r->step->input[r->op->io];
-    return all != NULL ? all + r->first : NULL;
-}
-
-/* The owner waits for its host. */
-static bool input_ready(const uvcc_session *s, const uvcci_instance *r) {
-    return r->turn != 0 || uvcci_role_at(s, r, 0) != UVCCI_HEAD || staged(r) != NULL;
-}
-
 static void share_input(uvcci_builder *b, const uvcc_shares *out) {
-    const uint64_t *value = staged(b->r);
+    const uint64_t *value = uvcci_staged(b->r);
     uint32_t n;
     uvcc_block *k = uvcci_add_op_blocks(b, UVCC_TASK_INPUT, 0, UVCCI_ROLE_HEAD, &n);
     assert(n == 0 || value != NULL);
@@ -218,7 +207,7 @@ static uint64_t output_bytes(const uvcc_program *p, const uvcci_op *op, const uv
     return uvcci_arena_rounded(plan->elems * 8);
 }
 
-static const uvcci_op_way input_way = {.ready = input_ready, .build = build_input};
+static const uvcci_op_way input_way = {.ready = uvcci_input_ready, .build = build_input};
 static const uvcci_op_way random_way = {.build = build_random};
 static const uvcci_op_way output_way = {.state_bytes = sizeof(output_state),
                                         .tensor_bytes = output_bytes,

@@ -27,6 +27,28 @@ static inline void uvcci_set_input_taken(uvcc_block *k, const uint8_t *came,
     k->out[0] = out->lo + at;
     k->out[1] = out->hi + at;
 }
+/* ONE_HOT_KEYS: HEAD's keys of `words` words each, and its numbers; the others' roots. */
+static inline void uvcci_set_one_hot_dealt(uvcc_block *k, const uint64_t *numbers, uint64_t *keys,
+                                           uint32_t words, uint64_t *kept) {
+    const size_t at = uvcci_at_block(k);
+    k->in[0] = numbers + at;
+    k->out[0] = keys + at * words;
+    k->out[1] = kept + at;
+}
+static inline void uvcci_set_one_hot_roots(uvcc_block *k, uint64_t *roots) {
+    k->out[0] = roots + 2 * uvcci_at_block(k);
+}
+/* ONE_HOT_ROWS: of HEAD's numbers, or of keys and their roots. */
+static inline void uvcci_set_one_hot_known(uvcc_block *k, const uint64_t *numbers, uint64_t *rows) {
+    k->in[0] = numbers;
+    k->out[0] = rows;
+}
+static inline void uvcci_set_one_hot_shared(uvcc_block *k, const uint64_t *keys,
+                                            const uint64_t *roots, uint64_t *rows) {
+    k->in[0] = keys;
+    k->in[1] = roots;
+    k->out[0] = rows;
+}
 /* PACK, and its other end, UNPACK. */
 static inline void uvcci_set_pack(uvcc_block *k, const uint64_t *words, uint8_t *sent) {
     k->in[0] = words + uvcci_at_block(k);

@@ -12,6 +12,17 @@ static inline uvcc_block *uvcci_add_op_blocks(uvcci_builder *b, uint16_t kind, u
     return uvcci_add_blocks(b, kind, call, roles, b->r->plan->elems, count);
 }
 
+/* What the host gave of an input, from the segment's first element on; NULL: not yet. */
+static inline const uint64_t *uvcci_staged(const uvcci_instance *r) {
+    assert(r->op->io < r->step->entry->input_count);
+    const uint64_t *all = r->step->input[r->op->io];
+    return all != NULL ? all + r->first : NULL;
+}
+/* An input's owner waits for its host. */
+static inline bool uvcci_input_ready(const uvcc_session *s, const uvcci_instance *r) {
+    return r->turn != 0 || uvcci_role_at(s, r, 0) != UVCCI_HEAD || uvcci_staged(r) != NULL;
+}
+
 /* Bytes between the data of two vectors of one message: uvcc_task.u.vec.gap. */
 uint8_t uvcci_piece_gap(void);
 

@@ -13,6 +13,32 @@
 #include <string.h>
 #include <uvcc/compute.h>
 
+static const char *name_of(uint8_t sharing) {
+    static const char *const names[] = {[UVCC_REPLICATED] = "replicated",
+                                        [UVCC_ADDITIVE] = "additive",
+                                        [UVCC_PUBLIC] = "public",
+                                        [UVCC_ONE_HOT] = "one-hot"};
+    return names[sharing];
+}
+
+/* Numbers of rows: what keys can be had of, in a buffer of their own. */
+static int check_one_hot(const uvcci_tensor *t, const uvcci_message *m) {
+    const uvcc_tensor_desc *d = &t->desc;
+    const int bad = UVCC_ERR_PROGRAM;
+    if (d->lifetime == UVCC_PERSIST)
+        return uvcci_fail(m, bad, "tensor %s is one-hot and PERSIST; only TRANSIENT tensors may be",
+                          t->name);
+    if (d->bits > UVCCI_ONE_HOT_BITS_MAX || d->scale != 0)
+        return uvcci_fail(
+            m, bad,
+            "tensor %s is one-hot, of %u bits at scale %u; at most %u bits at scale 0 "
+            "are possible",
+            t->name, d->bits, d->scale, UVCCI_ONE_HOT_BITS_MAX);
+    if (d->in_buffer_of != UVCC_NO_TENSOR)
+        return uvcci_fail(m, bad, "tensor %s is one-hot; it shares no buffer", t->name);
+    return 0;
+}
+
 /* Tensors stand in order: each may lie in the buffer of an earlier one, so that chains of buffers
  * have an end, and its buffer's owner is known at once. */
 int uvcci_check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
@@ -32,7 +58,7 @@ int uvcci_check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
                           d->scale, UVCCI_MAX_BITS);
     if (d->lifetime != UVCC_PERSIST && d->lifetime != UVCC_TRANSIENT)
         return uvcci_fail(m, bad, "tensor %s has the unknown lifetime %u", t->name, d->lifetime);
-    if (d->sharing > UVCC_PUBLIC)
+    if (d->sharing > UVCC_ONE_HOT)
         return uvcci_fail(m, bad, "tensor %s has the unknown sharing %u", t->name, d->sharing);
     if (d->sharing == UVCC_ADDITIVE && d->lifetime == UVCC_PERSIST)
         return uvcci_fail(
@@ -40,6 +66,8 @@ int uvcci_check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
     if (d->sharing == UVCC_PUBLIC && d->lifetime != UVCC_PERSIST)
         return uvcci_fail(m, bad, "tensor %s is public and TRANSIENT; only PERSIST tensors may be",
                           t->name);
+    if (d->sharing == UVCC_ONE_HOT && check_one_hot(t, m) != 0)
+        return bad;
     t->buffer = i;
     if (d->in_buffer_of == UVCC_NO_TENSOR)
         return 0;
@@ -54,9 +82,8 @@ int uvcci_check_tensor(uvcc_program *p, uint32_t i, const uvcci_message *m) {
                           t->name, host->name);
     if (d->sharing != host->desc.sharing)
         return uvcci_fail(m, bad,
-                          "tensor %s shares a buffer with %s, but one is additive and the other "
-                          "replicated",
-                          t->name, host->name);
+                          "tensor %s shares a buffer with %s, but one is %s and the other %s",
+                          t->name, host->name, name_of(d->sharing), name_of(host->desc.sharing));
     t->buffer = host->buffer;
     if (t->elems > p->tensors[t->buffer].elems)
         return uvcci_fail(m, bad,
@@ -117,12 +144,8 @@ static bool takes(unsigned sharings, const uvcc_tensor_desc *t) {
     return ((sharings != 0 ? sharings : UVCCI_TAKES_REPLICATED) >> t->sharing & 1) != 0;
 }
 
-static const char *name_of(uint8_t sharing) {
-    static const char *const names[] = {
-        [UVCC_REPLICATED] = "replicated", [UVCC_ADDITIVE] = "additive", [UVCC_PUBLIC] = "public"};
-    return names[sharing];
-}
-
+/* Each tensor is shared as the class takes it; what is not is named with what it is, or should be.
+ */
 static int check_sharing(const uvcci_op_check *c, const uvcci_op_class *k) {
     const int bad = UVCC_ERR_PROGRAM;
     /* what a party computes alone of an additive tensor is additive */
@@ -132,16 +155,18 @@ static int check_sharing(const uvcci_op_check *c, const uvcci_op_class *k) {
         const unsigned all = i < 3 ? k->in[i] : 0;
         if (takes(replicated ? all & ~UVCCI_TAKES_ADDITIVE : all, c->in[i]))
             continue;
-        if (c->in[i]->sharing == UVCC_PUBLIC)
-            return uvcci_fail(c->m, bad, "%s cannot read %s, which is public", c->label,
-                              c->in[i]->name);
+        if (c->in[i]->sharing == UVCC_PUBLIC || c->in[i]->sharing == UVCC_ONE_HOT)
+            return uvcci_fail(c->m, bad, "%s cannot read %s, which is %s", c->label, c->in[i]->name,
+                              name_of(c->in[i]->sharing));
         if (c->in[i]->sharing == UVCC_ADDITIVE)
             return uvcci_fail(c->m, bad,
                               "%s cannot read %s, which is additive; RESHARE or TRUNCATE it first",
                               c->label, c->in[i]->name);
-        const bool open = all == UVCCI_TAKES_PUBLIC;
+        const uint8_t wanted = all == UVCCI_TAKES_PUBLIC    ? UVCC_PUBLIC
+                               : all == UVCCI_TAKES_ONE_HOT ? UVCC_ONE_HOT
+                                                            : UVCC_ADDITIVE;
         return uvcci_fail(c->m, bad, "%s reads %s as %s, but it is replicated", c->label,
-                          c->in[i]->name, name_of(open ? UVCC_PUBLIC : UVCC_ADDITIVE));
+                          c->in[i]->name, name_of(wanted));
     }
     for (unsigned i = 0; i < c->d->out_count; i++) {
         if (takes(k->out, c->out[i]))
@@ -259,18 +284,19 @@ static int check_op(const uvcc_program *p, const uvcci_entry *e, const uvcci_op 
     return err;
 }
 
-static int check_io(const uvcc_program *p, const uvcci_entry *e, const char *what,
-                    const uvcc_io_desc *io, uint32_t count, const uvcci_message *m) {
+static int check_io(const uvcc_program *p, const uvcci_entry *e, bool input, const uvcc_io_desc *io,
+                    uint32_t count, const uvcci_message *m) {
+    const char *what = input ? "input" : "output";
     for (uint32_t i = 0; i < count; i++) {
         if (io[i].tensor >= p->tensor_count)
             return uvcci_fail(m, UVCC_ERR_PROGRAM,
                               "entry %s: %s %u is tensor %u, which does not exist", e->name, what,
                               io[i].id, io[i].tensor);
         const uvcc_tensor_desc *t = &p->tensors[io[i].tensor].desc;
-        if (t->sharing != UVCC_REPLICATED)
+        if (t->sharing != UVCC_REPLICATED && !(input && t->sharing == UVCC_ONE_HOT))
             return uvcci_fail(m, UVCC_ERR_PROGRAM,
-                              "entry %s: %s %u is %s, which is %s; inputs and outputs are "
-                              "replicated",
+                              "entry %s: %s %u is %s, which is %s; inputs are replicated or "
+                              "one-hot, outputs replicated",
                               e->name, what, io[i].id, t->name, name_of(t->sharing));
     }
     return 0;
@@ -301,9 +327,9 @@ static int check_all_io(const uvcc_program *p, const uvcci_entry *e, const uvcci
     const uvcc_io_desc *in = uvcci_io_from(p->inputs, e->input_first),
                        *out = uvcci_io_from(p->outputs, e->output_first);
     const size_t count = e->input_count > e->output_count ? e->input_count : e->output_count;
-    int err = check_io(p, e, "input", in, e->input_count, m);
+    int err = check_io(p, e, true, in, e->input_count, m);
     if (err == 0)
-        err = check_io(p, e, "output", out, e->output_count, m);
+        err = check_io(p, e, false, out, e->output_count, m);
     if (err != 0 || count == 0)
         return err;
     uint64_t *keys = p->alloc.alloc(p->alloc.user, count * sizeof *keys, UVCC_MEM_STATE);

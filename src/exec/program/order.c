@@ -20,7 +20,11 @@ static uvcci_op io_op(const uvcc_program *p, const uvcc_io_desc *io, uint32_t in
     assert(!input || number < UVCCI_IO_PAGE);
     d->mb = input ? io->mb : (uint16_t)(number / UVCCI_IO_PAGE);
     const bool to_one = !input && io->receiver != UVCC_TO_ALL;
-    d->opcode = input ? UVCC_OP_INPUT : to_one ? UVCC_OP_OUTPUT_TO : UVCC_OP_OUTPUT;
+    const bool one_hot = input && p->tensors[io->tensor].desc.sharing == UVCC_ONE_HOT;
+    d->opcode = one_hot  ? UVCC_OP_INPUT_ONE_HOT
+                : input  ? UVCC_OP_INPUT
+                : to_one ? UVCC_OP_OUTPUT_TO
+                         : UVCC_OP_OUTPUT;
     d->phase = input ? UVCC_FWD : UVCC_UPD;
     d->k = (uint16_t)((to_one ? UVCCI_TO_ONE_BLOCK : UVCCI_IO_BLOCK) << 8 | number % UVCCI_IO_PAGE);
     d->in_count = !input;

@@ -85,7 +85,7 @@ static uint64_t work_bytes(const uvcci_draft *d, const uvcci_segments *cut, uint
         const uvcci_tensor *t = &d->p->tensors[op->out[i]];
         const unsigned words = uvcci_components(&t->desc);
         if (t->desc.lifetime == UVCC_TRANSIENT)
-            bytes += t->elems / cut->units * units * words * 8;
+            bytes += uvcci_component_words(t) / cut->units * units * words * 8;
     }
     if (plan->way->tensor_bytes != NULL && !plan->way->tensors_stay)
         bytes += plan->way->tensor_bytes(d->p, d->op, plan);

@@ -24,6 +24,7 @@
 #define UVCCI_PROGRAM_H
 
 #include "exec/base/message.h"
+#include "exec/primitives/one_hot.h"
 #include "exec/program/function.h"
 
 #include <uvcc/program.h>
@@ -132,6 +133,13 @@ uvcci_recipe *uvcci_recipe_of(uvcc_program *p, const uint8_t key[UVCCI_RECIPE_KE
 /* Components that a party holds of a tensor. */
 static inline unsigned uvcci_components(const uvcc_tensor_desc *d) {
     return d->sharing == UVCC_REPLICATED ? 2 : 1;
+}
+
+/* Words of one of them: of a one-hot tensor keys and their roots (primitives/one_hot.h). */
+static inline uint64_t uvcci_component_words(const uvcci_tensor *t) {
+    if (t->desc.sharing != UVCC_ONE_HOT)
+        return t->elems;
+    return t->elems * (uvcci_one_hot_key_words(t->desc.bits) + UVCCI_ONE_HOT_ROOT_WORDS);
 }
 
 /* Opcodes of products of two secrets, which end in a resharing or a truncation. */

@@ -452,15 +452,15 @@ uvcc_shares uvcci_part_of(const uvcci_builder *b, uint32_t tensor) {
 bool uvcci_ensure_buffer(uvcc_session *s, uint32_t tensor) {
     uint32_t owner = s->program->tensors[tensor].buffer;
     uvcci_buffer *buf = &s->buffers[owner];
-    size_t bytes = s->program->tensors[owner].elems * 8;
-    const bool additive = s->program->tensors[owner].desc.sharing == UVCC_ADDITIVE;
+    size_t bytes = uvcci_component_words(&s->program->tensors[owner]) * 8;
+    const bool one = uvcci_components(&s->program->tensors[owner].desc) == 1;
     if (buf->shares.lo != NULL)
         return true;
     assert(buf->shares.hi == NULL && !buf->set);
     buf->shares.lo = uvcci_arena_take(&s->tensors, bytes);
-    if (!additive)
+    if (!one)
         buf->shares.hi = uvcci_arena_take(&s->tensors, bytes);
-    if (buf->shares.lo != NULL && (additive || buf->shares.hi != NULL)) {
+    if (buf->shares.lo != NULL && (one || buf->shares.hi != NULL)) {
         uvcci_transient_count(s, &buf->shares, (int64_t)bytes);
         return true;
     }

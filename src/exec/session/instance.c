@@ -188,9 +188,10 @@ static void give_buffers(uvcc_session *s, const uvcci_instance *r) {
         const uvcci_tensor *t = &s->program->tensors[owner];
         assert(buf->uses_left != 0);
         if (--buf->uses_left == 0 && t->desc.lifetime == UVCC_TRANSIENT) {
-            uvcci_transient_count(s, &buf->shares, -(int64_t)(t->elems * 8));
-            uvcci_arena_give(&s->tensors, buf->shares.lo, t->elems * 8);
-            uvcci_arena_give(&s->tensors, buf->shares.hi, t->elems * 8);
+            const size_t bytes = uvcci_component_words(t) * 8;
+            uvcci_transient_count(s, &buf->shares, -(int64_t)bytes);
+            uvcci_arena_give(&s->tensors, buf->shares.lo, bytes);
+            uvcci_arena_give(&s->tensors, buf->shares.hi, bytes);
             buf->shares = (uvcc_shares){0};
         }
     }

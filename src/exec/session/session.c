@@ -7,6 +7,7 @@
 #include "exec/base/bounds.h"
 #include "exec/ops/dealing.h"
 #include "exec/ops/triples.h"
+#include "exec/program/op_class.h"
 #include "exec/runtime/trace.h"
 #include "exec/session/agree.h"
 #include "exec/session/bundle_store.h"
@@ -566,6 +567,12 @@ static const uvcc_io_desc *input_of(uvcc_session *s, const uvcci_step *st, uint3
  * results in silence. The value itself is nobody's business. */
 static int check_bits(uvcc_session *s, uint32_t tensor, const int64_t *v) {
     const uvcci_tensor *t = &s->program->tensors[tensor];
+    if (t->desc.sharing == UVCC_ONE_HOT)
+        return uvcci_all_below(v, (size_t)t->elems, t->desc.bits)
+                   ? 0
+                   : uvcci_refuse(s, UVCC_ERR_BOUND,
+                                  "a value of %s is no number of a row: 0 to 2^%u - 1 are possible",
+                                  t->name, t->desc.bits);
     if (uvcci_all_within(v, (size_t)t->elems, t->desc.bits))
         return 0;
     return uvcci_refuse(s, UVCC_ERR_BOUND,
@@ -604,7 +611,8 @@ int uvcci_session_input(uvcc_session *s, uint32_t step, uint32_t id, const int64
         return uvcci_refuse(s, UVCC_ERR_NOMEM, "no memory for input %u", id);
     memcpy(st->input[i], v, bytes);
     for (uint32_t k = 0; k < st->entry->op_count; k++)
-        if (st->entry->ops[k].desc.opcode == UVCC_OP_INPUT && st->entry->ops[k].io == i)
+        if (uvcci_op_has(st->entry->ops[k].desc.opcode, UVCCI_IS_INPUT) &&
+            st->entry->ops[k].io == i)
             uvcci_op_wake(st, k);
     uvcci_dispatch(s);
     return 0;

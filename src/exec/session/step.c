@@ -688,9 +688,10 @@ static void give_transients(uvcc_session *s) {
         b->uses_left = 0;
         if (t->desc.lifetime != UVCC_TRANSIENT || b->shares.lo == NULL)
             continue;
-        uvcci_transient_count(s, &b->shares, -(int64_t)(t->elems * 8));
-        uvcci_arena_give(&s->tensors, b->shares.lo, t->elems * 8);
-        uvcci_arena_give(&s->tensors, b->shares.hi, t->elems * 8);
+        const size_t bytes = uvcci_component_words(t) * 8;
+        uvcci_transient_count(s, &b->shares, -(int64_t)bytes);
+        uvcci_arena_give(&s->tensors, b->shares.lo, bytes);
+        uvcci_arena_give(&s->tensors, b->shares.hi, bytes);
         b->shares = (uvcc_shares){0};
     }
 }

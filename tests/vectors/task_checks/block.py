@@ -20,6 +20,7 @@ class Block:
         self.lift, self.gate = args.get("lift", 0), args.get("gate", 0)
         self.compact, self.gap = args.get("compact", False), args.get("gap", 0)
         self.constant = args.get("constant", 0)
+        self.cols, self.step = args.get("cols", 0), args.get("step", 0)
         self.fn = file.fn(case)
         demand(1 <= self.c <= BLOCK)
 

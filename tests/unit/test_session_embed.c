@@ -1,0 +1,531 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_session_embed.c - rows of a table by numbers that their owner alone knows: sessions give the
+ * plaintext twin's words for tables of no powers of two, whoever the owner is, secret and public
+ * tables, two tables one below the other, sums; a number is in no other party's memory, log or
+ * transcript; what cannot be is refused by name. */
+#include "triangle.h"
+
+#include <uvcc/record.h>
+
+#include <stdlib.h>
+
+enum { SEED = 17, ID_IDS = 1, ID_TABLE = 2, ID_SUM = 3, ID_OUT = 9 };
+
+/* ---- programs ---- */
+
+typedef struct shape {
+    uint32_t rows, table, width;
+    uint32_t split; /* where the second table begins, or 0 */
+    uint8_t owner, bits;
+    bool public_table, sum, in_place, to_owner;
+} shape;
+
+typedef struct made {
+    shape of;
+    uvcc_program *p;
+    uint32_t ids, table, sum;
+} made;
+
+static uint32_t shared_as(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols,
+                          uint8_t bits, uint8_t scale, uvcc_sharing sharing, uint32_t buffer) {
+    const bool open = sharing == UVCC_PUBLIC;
+    const int t =
+        uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = name,
+                                                   .rows = rows,
+                                                   .cols = cols,
+                                                   .bits = bits,
+                                                   .scale = scale,
+                                                   .lifetime = open ? UVCC_PERSIST : UVCC_TRANSIENT,
+                                                   .in_buffer_of = buffer,
+                                                   .sharing = (uint8_t)sharing});
+    assert_true(t >= 0);
+    return (uint32_t)t;
+}
+
+static uint8_t bits_for(uint32_t rows) {
+    uint8_t bits = 1;
+    while (UINT64_C(1) << bits < rows)
+        bits++;
+    return bits;
+}
+
+/* z = the rows, and the sum if there is one; then to all. */
+static void add_ops(made *m) {
+    const shape *s = &m->of;
+    uint32_t part[2] = {UVCC_NO_TENSOR, UVCC_NO_TENSOR};
+    if (s->sum) { /* what is added: a product by the table's transpose and so on would do, too */
+        part[0] =
+            shared_as(m->p, "before", s->rows, s->width, 60, 0, UVCC_ADDITIVE, UVCC_NO_TENSOR);
+        assert_true(uvcc_program_op(m->p, &(uvcc_op_desc){.opcode = UVCC_OP_MUL_PART,
+                                                          .k = 0,
+                                                          .in_count = 2,
+                                                          .in = {m->sum, m->sum},
+                                                          .out_count = 1,
+                                                          .out = {part[0]}}) >= 0);
+    }
+    part[1] = shared_as(m->p, "rows", s->rows, s->width, 60, 0, UVCC_ADDITIVE,
+                        s->in_place ? part[0] : UVCC_NO_TENSOR);
+    assert_true(uvcc_program_op(m->p, &(uvcc_op_desc){.name = "rows",
+                                                      .opcode = UVCC_OP_EMBED,
+                                                      .k = 1,
+                                                      .in_count = s->sum ? 3 : 2,
+                                                      .in = {m->ids, m->table, part[0]},
+                                                      .out_count = 1,
+                                                      .out = {part[1]},
+                                                      .constant = s->split}) >= 0);
+    const uint32_t z = test_tensor(m->p, "z", s->rows, s->width, 60, 0, UVCC_TRANSIENT);
+    assert_true(uvcc_program_op(m->p, &(uvcc_op_desc){.opcode = UVCC_OP_RESHARE,
+                                                      .k = 2,
+                                                      .in_count = 1,
+                                                      .in = {part[1]},
+                                                      .out_count = 1,
+                                                      .out = {z}}) >= 0);
+    if (s->to_owner)
+        assert_true(uvcc_program_output_to(m->p, ID_OUT, z, s->owner) >= 0);
+    else
+        assert_true(uvcc_program_output(m->p, ID_OUT, z) >= 0);
+}
+
+static made make(const shape *s, const uvcc_allocator *al) {
+    made m = {.of = *s};
+    char why[200] = "";
+    assert_int_equal(uvcc_program_new(&m.p, al), 0);
+    assert_true(uvcc_program_entry(m.p, "run") >= 0);
+    m.ids = shared_as(m.p, "ids", s->rows, s->split != 0 ? 2 : 1,
+                      s->bits != 0 ? s->bits : bits_for(s->table), 0, UVCC_ONE_HOT, UVCC_NO_TENSOR);
+    assert_true(uvcc_program_input(m.p, ID_IDS, m.ids, s->owner) >= 0);
+    m.table = s->public_table
+                  ? shared_as(m.p, "table", s->table, s->width, 40, 0, UVCC_PUBLIC, UVCC_NO_TENSOR)
+                  : test_tensor(m.p, "table", s->table, s->width, 40, 0, UVCC_TRANSIENT);
+    if (!s->public_table)
+        assert_true(uvcc_program_input(m.p, ID_TABLE, m.table, (s->owner + 1) % 3) >= 0);
+    if (s->sum) {
+        const int t = uvcc_program_tensor(m.p, &(uvcc_tensor_desc){.name = "sum",
+                                                                   .rows = s->rows,
+                                                                   .cols = s->width,
+                                                                   .bits = 20,
+                                                                   .scale = 0,
+                                                                   .lifetime = UVCC_TRANSIENT,
+                                                                   .in_buffer_of = UVCC_NO_TENSOR});
+        assert_true(t >= 0);
+        m.sum = (uint32_t)t;
+        assert_true(uvcc_program_input(m.p, ID_SUM, m.sum, 2) >= 0);
+    }
+    add_ops(&m);
+    if (uvcc_program_finish(m.p, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    return m;
+}
+
+/* ---- runs ---- */
+
+/* Numbers of all rows in turn, the first and the last, some twice; of a second table as well. */
+static void draw_ids(const made *m, uint64_t *rng, int64_t *ids) {
+    const uint32_t tables = m->of.split != 0 ? 2 : 1;
+    for (uint32_t i = 0; i < m->of.rows * tables; i++) {
+        const uint32_t first = tables == 2 ? m->of.split : m->of.table;
+        const uint32_t rows = i % tables == 0 ? first : m->of.table - m->of.split;
+        const uint32_t some[] = {0, rows - 1, (uint32_t)(test_rand(rng) % rows), i % rows};
+        ids[i] = i % 7 == 6 ? ids[i - 2 * tables + tables] : some[i % 4];
+        ids[i] = ids[i] < (int64_t)rows ? ids[i] : 0;
+    }
+}
+
+static int64_t *draw(size_t n, unsigned bits, uint64_t *rng) {
+    int64_t *v = malloc(n * sizeof *v);
+    assert_non_null(v);
+    for (size_t i = 0; i < n; i++)
+        v[i] = (int64_t)(test_rand(rng) >> (63 - bits)) - (INT64_C(1) << bits) + 1;
+    return v;
+}
+
+static void give(triangle *t, const made *m, uvcc_reference *ref, uint32_t step, uint32_t id,
+                 const int64_t *v) {
+    for (uint32_t i = 0; i < uvcc_program_input_count(m->p, 0); i++) {
+        const uvcc_io_desc *io = uvcc_program_input_at(m->p, 0, i);
+        if (io->id != id)
+            continue;
+        triangle_input(t, io->owner, step, id, v);
+        assert_int_equal(uvcc_reference_set(ref, io->tensor, v), 0);
+    }
+}
+
+static void draw_sought(int64_t *ids);
+static void replay_logs(const uvcc_program *p);
+
+/* Two steps; the program goes. */
+static void run(const shape *s, const triangle_options *opt) {
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    const made m = make(s, &al);
+    uint64_t rng = SEED + s->table;
+    uvcc_reference *ref;
+    triangle t;
+    int64_t *ids = malloc((size_t)s->rows * 2 * sizeof *ids);
+    int64_t *table = draw((size_t)s->table * s->width, 40, &rng),
+            *sum = draw((size_t)s->rows * s->width, 20, &rng);
+    assert_int_equal(uvcc_reference_new(&ref, m.p, &al), 0);
+    triangle_open(&t, m.p, opt);
+    triangle_ready(&t);
+    if (s->public_table) {
+        triangle_set_public(&t, m.table, table);
+        assert_int_equal(uvcc_reference_set(ref, m.table, table), 0);
+    }
+    for (uint32_t step = 0; step < 2; step++) {
+        triangle_agree(&t, step, 0);
+        if (s->to_owner)
+            draw_sought(ids);
+        else
+            draw_ids(&m, &rng, ids);
+        give(&t, &m, ref, step, ID_IDS, ids);
+        give(&t, &m, ref, step, ID_TABLE, table);
+        give(&t, &m, ref, step, ID_SUM, sum);
+        triangle_finish(&t, step + 1);
+        triangle_check_outputs(&t, m.p, ref, step);
+    }
+    triangle_close(&t);
+    triangle_free(&t);
+    if (s->to_owner)
+        replay_logs(m.p);
+    uvcc_reference_free(ref);
+    uvcc_program_free(m.p);
+    free(ids);
+    free(table);
+    free(sum);
+}
+
+static void test_tables(void **state) {
+    (void)state;
+    static const uint32_t tables[] = {1, 2, 3, 4, 5, 255, 257, 1000};
+    for (unsigned i = 0; i < sizeof tables / sizeof *tables; i++) {
+        const shape s = {.rows = 11, .table = tables[i], .width = 5, .owner = i % 3};
+        run(&s, &(triangle_options){.seed = SEED + i});
+    }
+}
+
+/* A vocabulary in many tiles; more rows than a chunk; one row. */
+static void test_large(void **state) {
+    (void)state;
+    const shape shapes[] = {{.rows = 9, .table = 30522, .width = 3, .owner = 0},
+                            {.rows = 1, .table = 4099, .width = 1, .owner = 1},
+                            {.rows = 1500, .table = 300, .width = 2, .owner = 2},
+                            {.rows = 1025, .table = 700, .split = 690, .width = 2, .owner = 1}};
+    for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        run(&shapes[i], &(triangle_options){.seed = SEED + i});
+}
+
+static void test_forms(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 24; i++) {
+        const shape s = {.rows = 13,
+                         .table = 37,
+                         .width = 4,
+                         .owner = i % 3,
+                         .split = i / 3 % 2 != 0 ? 35 : 0,
+                         .bits = i % 5 == 4 ? 32 : 0,
+                         .public_table = i / 6 % 2 != 0,
+                         .sum = i / 12 != 0,
+                         .in_place = i / 12 != 0 && i % 2 != 0};
+        run(&s, &(triangle_options){.seed = SEED + i});
+    }
+}
+
+/* Threads, jobs in any order, lost and doubled messages, without transcripts. */
+static void test_hosts(void **state) {
+    (void)state;
+    const shape s = {.rows = 40, .table = 513, .split = 510, .width = 7, .owner = 2, .sum = true};
+    run(&s, &(triangle_options){.seed = 1, .mode = UVCC_CPU_DEFERRED, .compute_seed = 5});
+    run(&s, &(triangle_options){.seed = 2, .mode = UVCC_CPU_THREADS});
+    run(&s, &(triangle_options){.seed = 3, .datagram = true, .audit_off = true});
+}
+
+/* ---- what is refused ---- */
+
+/* A program of one EMBED: rows of a 20 x 3 table by 4 numbers, with what is changed in it. */
+typedef struct parts {
+    uvcc_tensor_desc ids, table, z;
+    uvcc_op_desc op;
+    bool no_input, output_ids;
+} parts;
+
+static parts sound(void) {
+    return (parts){.ids = {.name = "ids",
+                           .rows = 4,
+                           .cols = 1,
+                           .bits = 5,
+                           .lifetime = UVCC_TRANSIENT,
+                           .in_buffer_of = UVCC_NO_TENSOR,
+                           .sharing = UVCC_ONE_HOT},
+                   .table = {.name = "table",
+                             .rows = 20,
+                             .cols = 3,
+                             .bits = 30,
+                             .scale = 4,
+                             .lifetime = UVCC_PERSIST,
+                             .in_buffer_of = UVCC_NO_TENSOR},
+                   .z = {.name = "z",
+                         .rows = 4,
+                         .cols = 3,
+                         .bits = 30,
+                         .scale = 4,
+                         .lifetime = UVCC_TRANSIENT,
+                         .in_buffer_of = UVCC_NO_TENSOR,
+                         .sharing = UVCC_ADDITIVE},
+                   .op = {.name = "rows",
+                          .opcode = UVCC_OP_EMBED,
+                          .in_count = 2,
+                          .in = {0, 1},
+                          .out_count = 1,
+                          .out = {2}}};
+}
+
+static int finish(const parts *of, char why[200]) {
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    uvcc_program *p;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    assert_int_equal(uvcc_program_tensor(p, &of->ids), 0);
+    assert_int_equal(uvcc_program_tensor(p, &of->table), 1);
+    assert_int_equal(uvcc_program_tensor(p, &of->z), 2);
+    assert_int_equal(uvcc_program_entry(p, "run"), 0);
+    if (!of->no_input)
+        assert_true(uvcc_program_input(p, 1, 0, 2) >= 0);
+    assert_true(uvcc_program_op(p, &of->op) >= 0);
+    if (of->output_ids)
+        assert_true(uvcc_program_output(p, 9, 0) >= 0);
+    const int rc = uvcc_program_finish(p, why, 200);
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+    return rc;
+}
+
+static void refused(parts of, int want, const char *what) {
+    char why[200] = "";
+    assert_int_equal(finish(&of, why), want);
+    if (strstr(why, what) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", why, what);
+}
+
+#define REFUSED(change, rc, what)                                                                  \
+    do {                                                                                           \
+        parts of = sound();                                                                        \
+        change;                                                                                    \
+        refused(of, rc, what);                                                                     \
+    } while (0)
+
+static void test_refusals(void **state) {
+    (void)state;
+    char why[200] = "";
+    const parts fine = sound();
+    assert_int_equal(finish(&fine, why), 0);
+    REFUSED(of.ids.lifetime = UVCC_PERSIST, UVCC_ERR_PROGRAM, "ids is one-hot and PERSIST");
+    REFUSED(of.ids.bits = 33, UVCC_ERR_PROGRAM, "ids is one-hot, of 33 bits at scale 0");
+    REFUSED(of.ids.scale = 1, UVCC_ERR_PROGRAM, "ids is one-hot, of 5 bits at scale 1");
+    REFUSED(of.ids.sharing = 4, UVCC_ERR_PROGRAM, "ids has the unknown sharing 4");
+    REFUSED(of.ids.sharing = UVCC_REPLICATED, UVCC_ERR_PROGRAM,
+            "reads ids as one-hot, but it is replicated");
+    REFUSED((of.z.sharing = UVCC_ONE_HOT, of.z.scale = 0, of.z.in_buffer_of = 0), UVCC_ERR_PROGRAM,
+            "z is one-hot; it shares no buffer");
+    REFUSED(of.z.in_buffer_of = 0, UVCC_ERR_PROGRAM, "but one is additive and the other one-hot");
+    REFUSED(of.z.sharing = UVCC_REPLICATED, UVCC_ERR_PROGRAM, "z, which must be additive");
+    REFUSED(of.op.opcode = UVCC_OP_GEMM_PART, UVCC_ERR_PROGRAM,
+            "cannot read ids, which is one-hot");
+    REFUSED(of.op.in_count = 1, UVCC_ERR_PROGRAM, "has 1 inputs; it takes 2 or 3");
+    REFUSED(of.output_ids = true, UVCC_ERR_PROGRAM, "output 9 is ids, which is one-hot");
+    REFUSED(of.no_input = true, UVCC_ERR_PROGRAM, "ids");
+    REFUSED(of.ids.bits = 4, UVCC_ERR_BOUND, "numbers of 4 bits in ids do not reach 20 rows");
+    REFUSED(of.ids.cols = 2, UVCC_ERR_PROGRAM, "ids has 2 columns");
+    REFUSED(of.op.constant = 15, UVCC_ERR_PROGRAM, "ids has 1 columns");
+    REFUSED(of.op.constant = 20, UVCC_ERR_PROGRAM, "a second table from row 20 of table on");
+    REFUSED(of.op.constant = -1, UVCC_ERR_PROGRAM, "a second table from row -1 of table on");
+    REFUSED(of.z.rows = 3, UVCC_ERR_PROGRAM, "z is 3 x 3, but must be 4 x 3");
+    REFUSED(of.z.scale = 5, UVCC_ERR_PROGRAM, "z");
+    REFUSED((of.ids.cols = 2, of.op.constant = 18), UVCC_ERR_BOUND, "z"); /* a row of each */
+    REFUSED((of.ids.cols = 2, of.op.constant = 18, of.table.bits = of.z.bits = 63), UVCC_ERR_BOUND,
+            "z");
+}
+
+/* The owner's session takes numbers of its bits alone. */
+static void test_bad_numbers(void **state) {
+    (void)state;
+    static const int64_t bad[] = {-1, 8, INT64_MIN};
+    const shape s = {.rows = 3, .table = 7, .width = 1, .owner = 1};
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    const made m = make(&s, &al);
+    triangle t;
+    triangle_open(&t, m.p, &(triangle_options){.seed = SEED});
+    triangle_ready(&t);
+    triangle_agree(&t, 0, 0);
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const int64_t ids[3] = {0, bad[i], 7};
+        assert_int_equal(uvcc_session_input(t.s[1], 0, ID_IDS, ids, triangle_now(&t)),
+                         UVCC_ERR_BOUND);
+        assert_string_equal(uvcc_session_error_detail(t.s[1]),
+                            "a value of ids is no number of a row: 0 to 2^3 - 1 are possible");
+    }
+    triangle_free(&t);
+    uvcc_program_free(m.p);
+}
+
+/* ---- who sees a number ---- */
+
+enum { SOUGHT = 4, ROWS_SOUGHT = 24, BLOCKS = 1 << 14 };
+
+/* Whatever the three sessions have: their memory, their logs, their transcripts. */
+typedef struct watch {
+    uint8_t owner;
+    int64_t ids[ROWS_SOUGHT];
+    struct {
+        test_bytes log, bundles;
+        void *block[BLOCKS];
+        size_t bytes[BLOCKS];
+        uvcc_allocator inner;
+        bool found;
+        unsigned looks, expanded;
+    } party[3];
+} watch;
+static watch w;
+
+/* The same in both steps, so that a search for them is one for each. */
+static void draw_sought(int64_t *ids) {
+    for (unsigned i = 0; i < ROWS_SOUGHT; i++)
+        ids[i] = w.ids[i] = 1000 + 7919 * (int64_t)(i + 1) % 29000;
+}
+
+/* The first numbers, as words of so many bytes, one behind the other. */
+static bool has_ids_of(const uint8_t *p, size_t n, unsigned width) {
+    uint8_t pattern[8 * SOUGHT] = {0};
+    const size_t len = (size_t)width * SOUGHT;
+    for (unsigned i = 0; i < SOUGHT; i++)
+        for (unsigned b = 0; b < width; b++)
+            pattern[i * width + b] = (uint8_t)(w.ids[i] >> 8 * b);
+    for (const uint8_t *at = p, *end = p + n; n >= len && at + len <= end; at++) {
+        at = memchr(at, pattern[0], (size_t)(end - at) - len + 1);
+        if (at == NULL)
+            return false;
+        if (memcmp(at, pattern, len) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool has_ids(const void *p, size_t n) {
+    return has_ids_of(p, n, 8) || has_ids_of(p, n, 4) || has_ids_of(p, n, 2);
+}
+
+static void *watched_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
+    const unsigned i = (unsigned)(uintptr_t)user;
+    void *p = w.party[i].inner.alloc(w.party[i].inner.user, bytes, cls);
+    unsigned k = 0;
+    while (k < BLOCKS && w.party[i].block[k] != NULL)
+        k++;
+    assert_true(k < BLOCKS);
+    w.party[i].block[k] = p;
+    w.party[i].bytes[k] = bytes;
+    return p;
+}
+
+static void watched_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
+    const unsigned i = (unsigned)(uintptr_t)user;
+    for (unsigned k = 0; k < BLOCKS && p != NULL; k++)
+        if (w.party[i].block[k] == p)
+            w.party[i].block[k] = NULL;
+    w.party[i].inner.free(w.party[i].inner.user, p, bytes, cls);
+}
+
+static void watched(uvcc_config *c) {
+    const unsigned i = c->identity.party;
+    w.party[i].inner = c->alloc;
+    c->alloc = (uvcc_allocator){
+        .alloc = watched_alloc, .free = watched_free, .user = (void *)(uintptr_t)i};
+    c->record = (uvcc_recorder){.write = test_append, .user = &w.party[i].log};
+}
+
+/* They say all that a session did: run again they come to the same. */
+static void replay_logs(const uvcc_program *p) {
+    const uvcc_cpu_config cfg = {.size = sizeof cfg, .alloc = uvcc_host_allocator()};
+    for (unsigned i = 0; i < 3; i++) {
+        uvcc_cpu *cpu;
+        uvcc_replay_result r;
+        assert_int_equal(uvcc_cpu_new(&cpu, &cfg), 0);
+        const uvcc_replay_options opt = {
+            .size = sizeof opt, .alloc = cfg.alloc, .executor = cpu, .until = UVCC_NEVER};
+        assert_int_equal(uvcc_replay(w.party[i].log.p, w.party[i].log.len, p, &opt, &r), 0);
+        assert_int_equal(r.steps, 2);
+        uvcc_cpu_free(cpu);
+    }
+}
+
+static void look_at_memory(unsigned i) {
+    for (unsigned k = 0; k < BLOCKS && !w.party[i].found; k++)
+        w.party[i].found =
+            w.party[i].block[k] != NULL && has_ids(w.party[i].block[k], w.party[i].bytes[k]);
+    w.party[i].looks++;
+}
+
+/* What a holder of keys expands are no rows: its words are neither 0 nor 1. */
+static void look_at_rows(unsigned i, const uvcc_task *t) {
+    for (uint32_t b = 0; b < t->u.vec.count; b++) {
+        const uvcc_block *k = &t->u.vec.blocks[b];
+        for (size_t e = 0; e < (size_t)k->count * t->u.vec.cols; e++)
+            assert_true(k->out[0][e] > 1);
+        w.party[i].expanded += k->count * t->u.vec.cols;
+    }
+}
+
+static void on_task(void *user, unsigned party, const uvcc_job *job, uint32_t task, bool done) {
+    const uvcc_task *t = &job->tasks[task];
+    (void)user;
+    if (!done)
+        return;
+    if (t->kind == UVCC_TASK_ONE_HOT_ROWS && party != w.owner)
+        look_at_rows(party, t);
+    if (t->kind != UVCC_TASK_ONE_HOT_ROWS || w.party[party].expanded % 4096 == 0)
+        look_at_memory(party);
+}
+
+static void on_bundle(void *user, unsigned party, uint32_t step, const uint8_t *bytes, size_t len) {
+    (void)user;
+    (void)step;
+    test_append(&w.party[party].bundles, bytes, len);
+}
+
+/* The same search finds them where their owner has them. */
+static void test_nobody_else_sees(void **state) {
+    (void)state;
+    for (uint8_t owner = 0; owner < 3; owner++) {
+        const shape s = {
+            .rows = ROWS_SOUGHT, .table = 30522, .width = 1, .owner = owner, .to_owner = true};
+        memset(&w, 0, sizeof w);
+        w.owner = owner;
+        run(&s, &(triangle_options){.seed = SEED,
+                                    .wired = true,
+                                    .ticks = true,
+                                    .tweak = watched,
+                                    .on_task = on_task,
+                                    .on_bundle = on_bundle});
+        for (unsigned i = 0; i < 3; i++) {
+            assert_true(w.party[i].looks > 8 && w.party[i].log.len != 0);
+            assert_int_equal(w.party[i].found, i == owner);
+            assert_int_equal(has_ids(w.party[i].log.p, w.party[i].log.len), i == owner);
+            assert_false(has_ids(w.party[i].bundles.p, w.party[i].bundles.len));
+            assert_int_equal(w.party[i].expanded, i == owner ? 0 : 2 * ROWS_SOUGHT * s.table);
+            test_bytes_free(&w.party[i].log);
+            test_bytes_free(&w.party[i].bundles);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_bad_numbers),
+        cmocka_unit_test(test_nobody_else_sees),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
