@@ -144,7 +144,8 @@ int atomic_file_spares(const char *option, const char *path, const output_use *r
     if (strcmp(path, "-") == 0 || stat(path, &to) != 0 || !S_ISREG(to.st_mode))
         return EXIT_DONE;
     for (size_t i = 0; i < count; i++)
-        if (stat(read[i].path, &from) == 0 && from.st_dev == to.st_dev && from.st_ino == to.st_ino)
+        if (read[i].path != NULL && stat(read[i].path, &from) == 0 && from.st_dev == to.st_dev &&
+            from.st_ino == to.st_ino)
             return report_error(EXIT_BAD_INPUT,
                                 "--%s %s: is the file of %s, which it would replace; "
                                 "name another",
