@@ -74,8 +74,8 @@ static void config(const uint8_t *data, size_t size) {
     } else if (json_is_object(o)) {
         FUZZ_CHECK(d.layers >= 1 && d.layers <= UVCC_MODEL_MAX_LAYERS && d.width >= 1);
         FUZZ_CHECK(d.heads % d.kv_heads == 0 && d.head_size >= 1);
-        for (unsigned i = 0; i < 10; i++) {
-            pass.tokens_in = i >= 5;
+        for (unsigned i = 0; i < 15; i++) {
+            pass.takes = (uint8_t)(i / 5);
             pass.gives = (uint8_t)(i % 5);
             const int err = description_config(&d, &pass, &c, why, sizeof why);
             FUZZ_CHECK(err == 0 || why[0] != '\0');

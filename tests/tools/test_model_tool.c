@@ -362,7 +362,7 @@ static void test_descriptions(void **state) {
     free(said);
     free(output_of("model convert " MODELS "bert_labels --out w --takes tokens --gives labels"));
     assert_int_equal(container_open(&c, "w", &m), 0);
-    assert_int_equal(c.config.input, UVCC_MODEL_INPUT_ONE_HOT);
+    assert_int_equal(c.config.input, UVCC_MODEL_INPUT_TOKENS);
     assert_int_equal(c.config.segments, 2);
     assert_int_equal(c.config.embedding_norm, 1);
     assert_int_equal(c.config.pool, UVCC_MODEL_POOL_TANH);
@@ -757,6 +757,11 @@ static int64_t *input_of(const uvcc_model_config *c, const model_input *in) {
     assert_non_null(x);
     if (c->input == UVCC_MODEL_INPUT_HIDDEN)
         fixed_round(in->x, (size_t)d.rows * d.cols, 16, FIXED_BITS_MOST, x);
+    for (size_t i = 0; i < d.rows && c->input == UVCC_MODEL_INPUT_TOKENS; i++) {
+        x[i * d.cols] = in->ids[i];
+        if (c->segments != 0)
+            x[i * d.cols + 1] = in->types[i];
+    }
     for (size_t i = 0; i < d.rows && c->input == UVCC_MODEL_INPUT_ONE_HOT; i++) {
         x[i * d.cols + (size_t)in->ids[i]] = 1;
         if (c->segments != 0)
@@ -787,7 +792,7 @@ static int64_t *set_weights(const loaded *l, const uvcc_model_config *c, const u
 }
 
 /* What three sessions open is the twin's to the bit, and PyTorch's within a bound. */
-static void secure(const char *name, uint32_t tokens, bool one_hot, uint8_t gives, bool public,
+static void secure(const char *name, uint32_t tokens, uint8_t takes, uint8_t gives, bool public,
                    double within) {
     const uvcc_allocator al = uvcc_host_allocator();
     char dir[512], path[600], why[256] = "";
@@ -796,7 +801,7 @@ static void secure(const char *name, uint32_t tokens, bool one_hot, uint8_t give
                              .sequences = 1,
                              .frac_bits = 16,
                              .mode = UVCC_MODEL_EXACT,
-                             .takes = one_hot,
+                             .takes = takes,
                              .gives = gives,
                              .public_weights = public};
     loaded l;
@@ -849,14 +854,15 @@ static void secure(const char *name, uint32_t tokens, bool one_hot, uint8_t give
 /* Of BERT with tokens that are none, GPT-2, GPT-Neo with and without windows that show, Llama. */
 static void test_secure(void **state) {
     (void)state;
-    secure("bert", 0, false, GIVES_HIDDEN, false, 1.5e-3);
-    secure("bert_labels", 0, true, GIVES_LABELS, false, 1.5e-3);
-    secure("gpt2", 0, false, GIVES_HIDDEN, false, 1.5e-3);
-    secure("gpt2", 0, true, GIVES_LOGITS, true, 1e-2);
-    secure("gpt_neo", 4, false, GIVES_HIDDEN, false, 1.5e-3);
-    secure("gpt_neo", 0, false, GIVES_HIDDEN, true, 1.5e-3);
-    secure("llama", 0, false, GIVES_HIDDEN, false, 5e-3);
-    secure("llama", 0, true, GIVES_LAST_LOGITS, false, 1e-2);
+    secure("bert", 0, TAKES_HIDDEN, GIVES_HIDDEN, false, 1.5e-3);
+    secure("bert_labels", 0, TAKES_TOKENS, GIVES_LABELS, false, 1.5e-3);
+    secure("gpt2", 0, TAKES_HIDDEN, GIVES_HIDDEN, false, 1.5e-3);
+    secure("gpt2", 0, TAKES_ONE_HOT, GIVES_LAST_LOGITS, false, 1e-2);
+    secure("gpt2", 0, TAKES_TOKENS, GIVES_LOGITS, true, 1e-2);
+    secure("gpt_neo", 4, TAKES_HIDDEN, GIVES_HIDDEN, false, 1.5e-3);
+    secure("gpt_neo", 0, TAKES_HIDDEN, GIVES_HIDDEN, true, 1.5e-3);
+    secure("llama", 0, TAKES_HIDDEN, GIVES_HIDDEN, false, 5e-3);
+    secure("llama", 0, TAKES_TOKENS, GIVES_LAST_LOGITS, false, 1e-2);
 }
 
 int main(int argc, char **argv) {

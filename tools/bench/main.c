@@ -51,7 +51,7 @@ static const flag options[] = {
      "all; the others are then dealt online (all)"},
     {"layers", "N", FLAG_COUNT, AT(layers), 1, 200, NULL, "only so many (the model's)"},
     {"whole", NULL, FLAG_SWITCH, AT(whole), 0, 0, NULL,
-     "with embedding and head: one-hot tokens in, logits of the last one or pooled rows out"},
+     "with embedding and head: numbers of tokens in, logits of the last one or pooled rows out"},
     {"fold", NULL, FLAG_SWITCH, AT(fold), 0, 0, NULL,
      "of a pre-norm model: norms' gains and shifts went into the matrices behind them"},
     {"mode", "fast|exact|exact-dcf", FLAG_CHOICE, AT(mode), 0, 0, modes,

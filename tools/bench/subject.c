@@ -133,7 +133,7 @@ static void describe(uvcc_model_config *c, const struct model *m, bool whole) {
     c->frac_bits = (uint8_t)m->frac_bits;
     c->epsilon = 1e-5;
     if (whole) {
-        c->input = UVCC_MODEL_INPUT_ONE_HOT;
+        c->input = UVCC_MODEL_INPUT_TOKENS;
         c->vocabulary = m->vocabulary;
         c->positions = UVCC_MODEL_POSITIONS_LEARNED;
     }
@@ -197,7 +197,7 @@ static int open_checkpoint(subject *s) {
                                 .weight_bits = o->weight_bits,
                                 .inner_bits = o->inner_bits,
                                 .mode = o->mode,
-                                .takes = o->whole ? 1 : 0,
+                                .takes = o->whole ? TAKES_TOKENS : TAKES_HIDDEN,
                                 .fold = o->fold,
                                 .public_weights = o->public_weights != 0};
     loaded *l = calloc(1, sizeof *l);
@@ -453,7 +453,7 @@ static int open_micro(subject *s) {
 
 /* ---- input and weights ---- */
 
-/* Rows about 1; or of one-hot tokens a 1 at the token, and at the first kind of them. */
+/* Rows about 1; or numbers of tokens, of the first kind of them. */
 static int make_input(subject *s) {
     const uvcc_io_desc *io = uvcc_program_input_at(s->program, 0, 0);
     const uvcc_tensor_desc *d = uvcc_program_tensor_at(s->program, io->tensor);
@@ -462,12 +462,9 @@ static int make_input(subject *s) {
     s->x = calloc(rows * cols, sizeof *s->x);
     if (s->x == NULL)
         return no_memory();
-    const bool tokens = s->is_model && c->input == UVCC_MODEL_INPUT_ONE_HOT;
-    for (size_t i = 0; tokens && i < rows; i++) {
-        s->x[i * cols + subject_mix(~(uint64_t)i) % c->vocabulary] = 1;
-        if (c->segments != 0)
-            s->x[i * cols + c->vocabulary] = 1;
-    }
+    const bool tokens = s->is_model && c->input == UVCC_MODEL_INPUT_TOKENS;
+    for (size_t i = 0; tokens && i < rows; i++)
+        s->x[i * cols] = (int64_t)(subject_mix(~(uint64_t)i) % c->vocabulary);
     for (size_t i = 0; !tokens && i < rows * cols; i++)
         s->x[i] = value(~(uint64_t)i, d->scale);
     return EXIT_DONE;

@@ -24,7 +24,7 @@ static int load(ft_model *m, const ft_data *d, const ft_options *o, uint8_t give
                         .weight_bits = o->weight_bits,
                         .inner_bits = o->inner_bits,
                         .mode = o->mode,
-                        .takes = !o->public_weights,
+                        .takes = o->public_weights ? TAKES_HIDDEN : TAKES_ONE_HOT,
                         .gives = gives,
                         .public_weights = o->public_weights,
                         .ignore_unknown = o->ignore_unknown};

@@ -74,9 +74,8 @@ static const int64_t *give_input(void *user, const host_worker *w, uint32_t step
 static int keep_shares(void *user, const host_worker *w, unsigned party, const uvcc_event *e) {
     const ft_run *r = user;
     const bool trains = strcmp(r->entry, "train") == 0;
-    return r->o->checkpoint != NULL && trains
-               ? lm_checkpoint_event(r->o->checkpoint, w, party, e)
-               : EXIT_DONE;
+    return r->o->checkpoint != NULL && trains ? lm_checkpoint_event(r->o->checkpoint, w, party, e)
+                                              : EXIT_DONE;
 }
 
 /* ---- weights ---- */

@@ -265,7 +265,9 @@ int infer_load(infer *f) {
                                  .weight_bits = o->weight_bits,
                                  .inner_bits = o->inner_bits,
                                  .mode = o->mode,
-                                 .takes = o->public_weights == 0,
+                                 .takes = o->public_weights ? TAKES_HIDDEN
+                                          : o->view         ? TAKES_ONE_HOT
+                                                            : TAKES_TOKENS,
                                  .gives = o->gives,
                                  .public_weights = o->public_weights != 0,
                                  .fold = o->fold,

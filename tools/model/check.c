@@ -93,7 +93,7 @@ static int open_container(check *c, const flag_message *m) {
     container_close(&from);
     if (status != EXIT_DONE)
         return status;
-    const int rc = c->p.config.input == UVCC_MODEL_INPUT_ONE_HOT
+    const int rc = plain_takes_tokens(&c->p)
                        ? input_draw_tokens(&c->p.in, c->p.config.vocabulary, c->p.config.sequences,
                                            c->p.config.tokens, c->o->seed, m)
                        : input_draw_rows(&c->p.in, c->p.config.width, c->p.config.sequences,

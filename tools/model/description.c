@@ -480,8 +480,8 @@ static void take_logits(const model_description *d, uint8_t gives, uvcc_model_co
     c->logits_last = gives == GIVES_LAST_LOGITS;
 }
 
-static void take_tokens(const model_description *d, uvcc_model_config *c) {
-    c->input = UVCC_MODEL_INPUT_ONE_HOT;
+static void take_tokens(const model_description *d, uint8_t takes, uvcc_model_config *c) {
+    c->input = takes == TAKES_ONE_HOT ? UVCC_MODEL_INPUT_ONE_HOT : UVCC_MODEL_INPUT_TOKENS;
     c->vocabulary = d->vocabulary;
     c->segments = d->types;
     c->embedding_norm = d->embedding_norm;
@@ -493,8 +493,8 @@ static void take_tokens(const model_description *d, uvcc_model_config *c) {
 static const char *take_ends(const model_description *d, const model_pass *pass,
                              uvcc_model_config *c) {
     const bool bert = d->family == FAMILY_BERT;
-    if (pass->tokens_in)
-        take_tokens(d, c);
+    if (pass->takes != TAKES_HIDDEN)
+        take_tokens(d, pass->takes, c);
     switch (pass->gives) {
     case GIVES_HIDDEN:
         return NULL;

@@ -47,14 +47,21 @@ typedef enum model_gives {
     GIVES_USUAL,       /* to model_load(): what such a checkpoint is for */
 } model_gives;
 
+/* What goes in. */
+typedef enum model_takes {
+    TAKES_HIDDEN,  /* rows of embeddings */
+    TAKES_TOKENS,  /* numbers of tokens, which nobody but their owner sees */
+    TAKES_ONE_HOT, /* rows of the vocabulary, which are shared whole */
+} model_takes;
+
 /* Numbers and sizes of a pass. */
 typedef struct model_pass {
     uint32_t sequences, tokens;
     uint32_t frac_bits, value_bits, weight_bits, inner_bits;
     bool padding, public_weights;
-    bool fold;      /* the layers' norms are plain: their gains and shifts are in what reads them */
-    bool tokens_in; /* one-hot tokens, not rows of embeddings */
-    uint8_t gives;  /* model_gives */
+    bool fold;     /* the layers' norms are plain: their gains and shifts are in what reads them */
+    uint8_t takes; /* model_takes */
+    uint8_t gives; /* model_gives */
     uint8_t mode;
 } model_pass;
 

@@ -20,7 +20,7 @@ typedef struct view {
 
 /* Positions of GPT are weight P, and embeddings the caller's, unless tokens go in. */
 static void count_embeddings(view *v) {
-    if (v->o->takes != 0)
+    if (v->o->takes != TAKES_HIDDEN)
         return;
     for (unsigned e = 0; e < EMBEDDINGS; e++) {
         const st_tensor *t = v->l.w.embedding[e];

@@ -78,7 +78,7 @@ int model_load(loaded *out, const model_options *o, uint32_t tokens) {
                              .inner_bits = o->inner_bits,
                              .padding = o->padding,
                              .fold = o->fold,
-                             .tokens_in = o->takes != 0,
+                             .takes = (uint8_t)o->takes,
                              .gives = (uint8_t)o->gives,
                              .public_weights = o->public_weights,
                              .mode = (uint8_t)o->mode}};

@@ -8,7 +8,7 @@
 #include "../report.h"
 #include "model.h"
 
-static const char *const takes[] = {"hidden", "tokens", NULL};
+static const char *const takes[] = {"hidden", "tokens", "one-hot", NULL};
 static const char *const gives[] = {"hidden", "logits", "last", "pooled", "labels", NULL};
 static const char *const modes[] = {"fast", "exact", "exact-dcf", NULL};
 
@@ -20,8 +20,9 @@ static const flag options[] = {
     {"sequences", "N", FLAG_COUNT, AT(sequences), 1, 65536, NULL, "sequences of a pass (1)"},
     {"padding", NULL, FLAG_SWITCH, AT(padding), 0, 0, NULL,
      "inspect, convert: some tokens are none, and which is secret"},
-    {"takes", "hidden|tokens", FLAG_CHOICE, AT(takes), 0, 0, takes,
-     "what goes in: rows of embeddings, which are the caller's, or one-hot tokens (hidden)"},
+    {"takes", "hidden|tokens|one-hot", FLAG_CHOICE, AT(takes), 0, 0, takes,
+     "what goes in: rows of embeddings, which are the caller's, numbers of tokens, or one-hot rows "
+     "of them, which take more bytes (hidden)"},
     {"gives", "hidden|logits|last|pooled|labels", FLAG_CHOICE, AT(gives), 0, 0, gives,
      "what comes out: hidden states, logits of all tokens, of each sequence's last one, BERT's "
      "pooled rows, what its classifier makes of them (hidden)"},

@@ -19,7 +19,7 @@ typedef struct model_options {
     uint32_t sequences, tokens;                              /* tokens 0: not given */
     uint32_t frac_bits, value_bits, weight_bits, inner_bits; /* bits 0: not given */
     uint32_t mode;                                           /* uvcc_model_mode */
-    uint32_t takes, gives; /* takes: 1: tokens; gives: model_gives */
+    uint32_t takes, gives;                                   /* model_takes, model_gives */
     uint64_t seed;
     bool padding, fold, clip, public_weights, ignore_unknown, help;
 } model_options;

@@ -45,7 +45,7 @@ int plain_weights(plain_pass *p, const weights *w, bool twin, const flag_message
 /* ---- passes ---- */
 
 bool plain_takes_tokens(const plain_pass *p) {
-    return p->shape.input == UVCC_MODEL_INPUT_ONE_HOT;
+    return p->shape.input != UVCC_MODEL_INPUT_HIDDEN;
 }
 
 static real_pass pass_of(const plain_pass *p) {
@@ -101,19 +101,26 @@ int plain_real(plain_pass *p) {
     return EXIT_DONE;
 }
 
-/* The rows, or a row of 0 and 1 for each token. */
+/* A token and its type as their numbers, or as a row of 0 and 1. */
+static void put_token(const plain_pass *p, size_t i, size_t columns, int64_t *x) {
+    const bool one_hot = p->shape.input == UVCC_MODEL_INPUT_ONE_HOT;
+    const int64_t id = p->in.ids[i], type = p->in.types != NULL ? p->in.types[i] : 0;
+    int64_t *row = x + i * columns;
+    row[one_hot ? (size_t)id : 0] = one_hot ? 1 : id;
+    if (p->shape.segments != 0)
+        row[one_hot ? p->shape.vocabulary + (size_t)type : 1] = one_hot ? 1 : type;
+}
+
 int64_t *plain_input(const plain_pass *p) {
-    const size_t rows = (size_t)p->in.sequences * p->in.tokens, width = p->d.width;
-    const size_t columns = (size_t)p->shape.vocabulary + p->shape.segments;
-    int64_t *x = calloc(rows * (plain_takes_tokens(p) ? columns : width), sizeof *x);
+    const size_t rows = (size_t)p->in.sequences * p->in.tokens;
+    uvcc_tensor_desc d;
+    if (uvcc_model_inputs(&p->shape, &d, NULL) != 0)
+        return NULL;
+    int64_t *x = calloc(rows * d.cols, sizeof *x);
     if (x != NULL && !plain_takes_tokens(p))
-        fixed_round(p->in.x, rows * width, p->config.frac_bits, FIXED_BITS_MOST, x);
-    for (size_t i = 0; x != NULL && plain_takes_tokens(p) && i < rows; i++) {
-        x[i * columns + (size_t)p->in.ids[i]] = 1;
-        if (p->shape.segments != 0)
-            x[i * columns + p->shape.vocabulary +
-              (p->in.types != NULL ? (size_t)p->in.types[i] : 0)] = 1;
-    }
+        fixed_round(p->in.x, rows * d.cols, p->config.frac_bits, FIXED_BITS_MOST, x);
+    for (size_t i = 0; x != NULL && plain_takes_tokens(p) && i < rows; i++)
+        put_token(p, i, d.cols, x);
     return x;
 }
 

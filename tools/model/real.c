@@ -304,7 +304,7 @@ static void forward(run *u, double *y) {
     uvcc_model_weight w;
     const size_t width = u->d->width, values = u->rows * width;
     const double *p = weight(u, "P", &w);
-    if (u->p->shape->input == UVCC_MODEL_INPUT_ONE_HOT)
+    if (u->p->shape->input != UVCC_MODEL_INPUT_HIDDEN)
         embed(u, y);
     else
         note_values(u, "X", y, values);

@@ -163,7 +163,7 @@ static int describe(infer_work *v) {
                            .inner_bits = v->run.inner_bits,
                            .padding = v->run.padding,
                            .fold = v->run.fold,
-                           .tokens_in = true,
+                           .takes = TAKES_TOKENS,
                            .gives = (uint8_t)v->run.gives,
                            .mode = (uint8_t)v->run.mode};
     v->f.p.d = l->d;
@@ -183,7 +183,7 @@ static int read_model(infer_work *v) {
                                  .weight_bits = v->run.weight_bits,
                                  .inner_bits = v->run.inner_bits,
                                  .mode = v->run.mode,
-                                 .takes = 1,
+                                 .takes = TAKES_TOKENS,
                                  .gives = v->run.gives,
                                  .padding = v->run.padding,
                                  .fold = v->run.fold};

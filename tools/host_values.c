@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* host_values.c - values and shares of PERSIST tensors, into the sessions of a host and out of them
+ * (host_loop.h). A session that still has something out does not take or give any: then the host
+ * drives it until nothing moves. */
+#include "host_loop.h"
+
+int host_set_public(host *h, host_worker *w, uint32_t tensor, const int64_t *v) {
+    int rc = 0;
+    for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
+        while ((rc = uvcc_session_set_public(w->party[p].session, tensor, v)) == UVCC_ERR_AGAIN) {
+            const int status = host_settle(h); /* what is out must end first */
+            if (status != EXIT_DONE)
+                return status;
+        }
+    return rc == 0 ? EXIT_DONE : host_failed(h, "a public value", rc);
+}
+
+int host_set_shares(host *h, host_worker *w, unsigned party, uint32_t tensor, const uint64_t *lo,
+                    const uint64_t *hi) {
+    int rc;
+    while ((rc = uvcc_session_set_shares(w->party[party].session, tensor, lo, hi)) ==
+           UVCC_ERR_AGAIN) {
+        const int status = host_settle(h);
+        if (status != EXIT_DONE)
+            return status;
+    }
+    return rc == 0 ? EXIT_DONE : host_failed(h, "shares of a value", rc);
+}
+
+int host_set_components(host *h, host_worker *w, uint32_t tensor,
+                        uint64_t *const part[UVCC_PARTIES]) {
+    int status = EXIT_DONE;
+    for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++)
+        status = host_set_shares(h, w, p, tensor, part[p], part[(p + 1) % UVCC_PARTIES]);
+    return status;
+}
+
+int host_shares(host *h, host_worker *w, unsigned party, uint32_t tensor, uint64_t *lo,
+                uint64_t *hi) {
+    int rc;
+    while ((rc = uvcc_session_shares(w->party[party].session, tensor, lo, hi)) == UVCC_ERR_AGAIN) {
+        const int status = host_settle(h);
+        if (status != EXIT_DONE)
+            return status;
+    }
+    return rc == 0 ? EXIT_DONE : host_failed(h, "shares of a value", rc);
+}
