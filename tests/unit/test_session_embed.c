@@ -345,6 +345,27 @@ static void test_refusals(void **state) {
             "z");
 }
 
+/* More tiles than there can be tasks: no plan has a few of them instead. */
+static void test_too_many_tiles(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t rows, table;
+        int rc;
+    } sizes[] = {{1 << 10, UINT32_MAX, 0}, {1 << 19, UINT32_MAX, UVCC_ERR_PROGRAM}};
+    for (unsigned i = 0; i < 2; i++) {
+        const shape s = {.rows = sizes[i].rows, .table = sizes[i].table, .width = 1, .bits = 32};
+        test_alloc mem = {0};
+        const uvcc_allocator al = test_allocator(&mem);
+        const made m = make(&s, &al);
+        uint32_t op = 0;
+        uvcc_op_cost cost;
+        while (uvcc_program_op_at(m.p, 0, op)->opcode != UVCC_OP_EMBED)
+            op++;
+        assert_int_equal(uvcc_program_cost(m.p, 0, op, &cost), sizes[i].rc);
+        uvcc_program_free(m.p);
+    }
+}
+
 /* The owner's session takes numbers of its bits alone. */
 static void test_bad_numbers(void **state) {
     (void)state;
@@ -519,13 +540,10 @@ static void test_nobody_else_sees(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_large),
-        cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_bad_numbers),
-        cmocka_unit_test(test_nobody_else_sees),
+        cmocka_unit_test(test_tables),      cmocka_unit_test(test_large),
+        cmocka_unit_test(test_forms),       cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_too_many_tiles),
+        cmocka_unit_test(test_bad_numbers), cmocka_unit_test(test_nobody_else_sees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
