@@ -389,6 +389,25 @@ static void test_bad_numbers(void **state) {
     uvcc_program_free(m.p);
 }
 
+/* A session that is freed while keys are there gives all of them back, as what they were. */
+static void test_freed_within(void **state) {
+    (void)state;
+    const int64_t ids[300] = {1, 4};
+    const shape s = {.rows = 300, .table = 2000, .width = 1, .owner = 2};
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    const made m = make(&s, &al);
+    triangle t;
+    triangle_open(&t, m.p, &(triangle_options){.seed = SEED});
+    triangle_ready(&t);
+    triangle_agree(&t, 0, 0);
+    triangle_input(&t, s.owner, 0, ID_IDS, ids);
+    for (unsigned i = 0; i < 200 && triangle_turn(&t); i++)
+        ; /* and waits for the table */
+    triangle_free(&t);
+    uvcc_program_free(m.p);
+}
+
 /* ---- who sees a number ---- */
 
 enum { SOUGHT = 4, ROWS_SOUGHT = 24, BLOCKS = 1 << 14 };
@@ -540,10 +559,15 @@ static void test_nobody_else_sees(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tables),      cmocka_unit_test(test_large),
-        cmocka_unit_test(test_forms),       cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_too_many_tiles),
-        cmocka_unit_test(test_bad_numbers), cmocka_unit_test(test_nobody_else_sees),
+        cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_too_many_tiles),
+        cmocka_unit_test(test_bad_numbers),
+        cmocka_unit_test(test_freed_within),
+        cmocka_unit_test(test_nobody_else_sees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
