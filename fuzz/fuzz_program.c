@@ -417,7 +417,8 @@ static void op_random(builder *b, fuzz_in *in) {
 static void op_embed(builder *b, fuzz_in *in) {
     const uint8_t how = fuzz_u8(in), shape = fuzz_u8(in);
     const uint32_t table = pick(b, in), rows = 1 + (shape & 7);
-    const uvcc_tensor_desc *e = uvcc_program_tensor_at(b->p, table);
+    const uvcc_tensor_desc *found = uvcc_program_tensor_at(b->p, table);
+    const uvcc_tensor_desc e = found != NULL ? *found : (uvcc_tensor_desc){0}; /* more come */
     const int ids = add_tensor(b, (uvcc_tensor_desc){.rows = rows,
                                                      .cols = 1 + (how & 1),
                                                      .bits = 1 + (shape >> 3 & 3),
@@ -425,14 +426,14 @@ static void op_embed(builder *b, fuzz_in *in) {
                                                      .lifetime = UVCC_TRANSIENT,
                                                      .in_buffer_of = UVCC_NO_TENSOR,
                                                      .sharing = UVCC_ONE_HOT});
-    if (ids < 0 || e == NULL)
+    if (ids < 0 || found == NULL)
         return;
     if ((how & 64) == 0)
         (void)uvcc_program_input(b->p, b->tensors, (uint32_t)ids, shape >> 5 & 3);
     const int z = add_tensor(b, (uvcc_tensor_desc){.rows = rows,
-                                                   .cols = e->cols,
-                                                   .bits = (uint8_t)(e->bits + (how >> 1 & 1)),
-                                                   .scale = e->scale,
+                                                   .cols = e.cols,
+                                                   .bits = (uint8_t)(e.bits + (how >> 1 & 1)),
+                                                   .scale = e.scale,
                                                    .lifetime = UVCC_TRANSIENT,
                                                    .in_buffer_of = UVCC_NO_TENSOR,
                                                    .sharing = UVCC_ADDITIVE});

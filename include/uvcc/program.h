@@ -208,7 +208,8 @@ UVCC_API int uvcc_program_finish(uvcc_program *p, char *message, size_t message_
 
 UVCC_API void uvcc_program_hash(const uvcc_program *p, uint8_t out[32]);
 UVCC_API uint32_t uvcc_program_tensor_count(const uvcc_program *p);
-/** The descriptor (its name lives with the program); NULL if out of range. */
+/** The descriptor, until another tensor is declared (its name lives with the program); NULL if out
+ * of range. */
 UVCC_API const uvcc_tensor_desc *uvcc_program_tensor_at(const uvcc_program *p, uint32_t i);
 /** Index of a tensor by name, or UVCC_ERR_NOT_FOUND. */
 UVCC_API int uvcc_program_find(const uvcc_program *p, const char *name);

@@ -38,13 +38,21 @@ static uvcci_place partial_place(const uvcc_link *l) {
     return (uvcci_place){.msg = l->rx.in->msg, .created = l->rx.in->created};
 }
 
+/* What was opened of a piece whose end nobody saw: nobody knows who wrote it. */
+static void partial_wipe(uvcci_rx_partial *in) {
+    if (in->key == NULL)
+        return;
+    const uint32_t piece = uvcci_frame_piece(&in->h);
+    uvcci_wipe(in->to, in->got < piece ? in->got : piece);
+    uvcci_wipe(&in->part, sizeof in->part);
+    in->key = NULL;
+}
+
 static void partial_gather_free(uvcc_link *l) {
     uvcci_rx_partial *in = l->rx.in;
+    partial_wipe(in);
     if (in->mode == MODE_GATHER)
         uvcci_link_give(l, in->to, in->h.payload_len, UVCC_MEM_STATE);
-    if (in->key != NULL)
-        uvcci_wipe(&in->part, sizeof in->part);
-    in->key = NULL;
     in->mode = MODE_SKIP;
     in->header_got = in->offered = 0;
 }
@@ -55,6 +63,7 @@ static void partial_drop(uvcc_link *l) {
     if (in == NULL)
         return;
     if (in->header_got == UVCC_FRAME_HEADER_BYTES && in->mode == MODE_PLACE) {
+        partial_wipe(in);
         uvcci_place p = partial_place(l);
         uvcci_place_undo(l, &p);
     }

@@ -285,6 +285,18 @@ static size_t data_frame_at(const uint8_t *stream, unsigned k) {
     }
 }
 
+/* The second frame of the message of 700 bytes, of which the header came: where its piece goes. */
+static uint8_t *second_place(fix *f, const uint8_t *stream, size_t at, uint8_t suite, size_t n) {
+    uint8_t *to;
+    size_t len;
+    begin(f, suite);
+    assert_int_equal(feed(f, stream, at), 0);
+    assert_int_equal(uvcc_link_rx_buffer(f->l, &to, &len), 1);
+    assert_int_equal(len, n);
+    memset(to, 0xA5, n);
+    return to;
+}
+
 /* A sealed piece goes to its place before its tag is known, opened or not: if the tag is wrong,
  * nothing of it stays there. */
 static void forged_pieces_are_wiped(void **state) {
@@ -292,21 +304,41 @@ static void forged_pieces_are_wiped(void **state) {
     static uint8_t stream[16384];
     for (uint8_t suite = 1; suite < 3; suite++) {
         const size_t len = record(stream, sizeof stream, suite);
-        size_t at = data_frame_at(stream, 2), n; /* the second one of 700 bytes */
+        size_t at = data_frame_at(stream, 2);
         const uint32_t body = uvcci_frame_payload_len(stream + at);
         fix f;
-        uint8_t *to, *tag = stream + at + UVCC_FRAME_HEADER_BYTES + body - 16;
+        uint8_t *tag = stream + at + UVCC_FRAME_HEADER_BYTES + body - 16;
         tag[3] ^= 1;
         uvcci_frame_put_crc(stream + at, uvcc_frame_crc(stream + at, tag + 16 - body, body));
-        begin(&f, suite);
         at += UVCC_FRAME_HEADER_BYTES;
-        assert_int_equal(feed(&f, stream, at), 0);
-        assert_int_equal(uvcc_link_rx_buffer(f.l, &to, &n), 1);
-        assert_int_equal(n, body - 16);
+        const uint8_t *to = second_place(&f, stream, at, suite, body - 16);
         assert_int_equal(feed(&f, stream + at, len - at), UVCC_ERR_STREAM_BROKEN);
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < body - 16; i++)
             assert_int_equal(to[i], 0);
         end(&f);
+    }
+}
+
+/* Nor of one whose tag nobody looks at any more: its CRC is wrong, or its stream ends before it,
+ * wherever. What was not opened yet is as it came. */
+static void cut_pieces_are_wiped(void **state) {
+    (void)state;
+    static uint8_t stream[16384];
+    for (uint8_t suite = 1; suite < 3; suite++) {
+        (void)record(stream, sizeof stream, suite);
+        size_t at = data_frame_at(stream, 2);
+        const uint32_t body = uvcci_frame_payload_len(stream + at);
+        at += UVCC_FRAME_HEADER_BYTES;
+        stream[at + 5] ^= 1;
+        for (size_t cut = 1; cut <= body; cut += cut < body - 20 ? 19 : 1) {
+            fix f;
+            const uint8_t *to = second_place(&f, stream, at, suite, body - 16);
+            assert_int_equal(feed(&f, stream + at, cut), cut < body ? 0 : UVCC_ERR_STREAM_BROKEN);
+            uvcc_link_stream_closed(f.l, f.now);
+            for (size_t i = 0; i < body - 16; i++)
+                assert_int_equal(to[i], i >= cut ? 0xA5 : suite == 2 ? 0 : stream[at + i]);
+            end(&f);
+        }
     }
 }
 
@@ -550,6 +582,7 @@ int main(void) {
         cmocka_unit_test(every_split),
         cmocka_unit_test(as_if_fed),
         cmocka_unit_test(forged_pieces_are_wiped),
+        cmocka_unit_test(cut_pieces_are_wiped),
         cmocka_unit_test(next_is_sealed_ahead),
         cmocka_unit_test(streams_end_with_what_is_ahead),
         cmocka_unit_test(acks_of_what_is_ahead),

@@ -345,6 +345,27 @@ static void test_refusals(void **state) {
             "z");
 }
 
+/* More tiles than there can be tasks: no plan has a few of them instead. */
+static void test_too_many_tiles(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t rows, table;
+        int rc;
+    } sizes[] = {{1 << 10, UINT32_MAX, 0}, {1 << 19, UINT32_MAX, UVCC_ERR_PROGRAM}};
+    for (unsigned i = 0; i < 2; i++) {
+        const shape s = {.rows = sizes[i].rows, .table = sizes[i].table, .width = 1, .bits = 32};
+        test_alloc mem = {0};
+        const uvcc_allocator al = test_allocator(&mem);
+        const made m = make(&s, &al);
+        uint32_t op = 0;
+        uvcc_op_cost cost;
+        while (uvcc_program_op_at(m.p, 0, op)->opcode != UVCC_OP_EMBED)
+            op++;
+        assert_int_equal(uvcc_program_cost(m.p, 0, op, &cost), sizes[i].rc);
+        uvcc_program_free(m.p);
+    }
+}
+
 /* The owner's session takes numbers of its bits alone. */
 static void test_bad_numbers(void **state) {
     (void)state;
@@ -364,6 +385,25 @@ static void test_bad_numbers(void **state) {
         assert_string_equal(uvcc_session_error_detail(t.s[1]),
                             "a value of ids is no number of a row: 0 to 2^3 - 1 are possible");
     }
+    triangle_free(&t);
+    uvcc_program_free(m.p);
+}
+
+/* A session that is freed while keys are there gives all of them back, as what they were. */
+static void test_freed_within(void **state) {
+    (void)state;
+    const int64_t ids[300] = {1, 4};
+    const shape s = {.rows = 300, .table = 2000, .width = 1, .owner = 2};
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    const made m = make(&s, &al);
+    triangle t;
+    triangle_open(&t, m.p, &(triangle_options){.seed = SEED});
+    triangle_ready(&t);
+    triangle_agree(&t, 0, 0);
+    triangle_input(&t, s.owner, 0, ID_IDS, ids);
+    for (unsigned i = 0; i < 200 && triangle_turn(&t); i++)
+        ; /* and waits for the table */
     triangle_free(&t);
     uvcc_program_free(m.p);
 }
@@ -524,7 +564,9 @@ int main(void) {
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_too_many_tiles),
         cmocka_unit_test(test_bad_numbers),
+        cmocka_unit_test(test_freed_within),
         cmocka_unit_test(test_nobody_else_sees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -161,6 +161,9 @@ static uint64_t embed_sum_max(const uvcc_program *p, const uvcc_op_desc *d) {
  * little enough to stay in a cache. */
 enum { CHUNK_ROWS = 1024, TILE_WORDS = 1 << 19, TILE_COLS_LEAST = 256, TILE_COLS_MOST = 2048 };
 
+/* All tasks are listed at once. So many take days, with numbers or tables beyond any memory. */
+enum { TASKS_MOST = 1 << 28 };
+
 static uint32_t chunk_rows(const uvcc_tensor_desc *ids) {
     return ids->rows < CHUNK_ROWS ? ids->rows : CHUNK_ROWS;
 }
@@ -198,8 +201,11 @@ static int plan_embed(uvcci_draft *d) {
         return UVCC_ERR_PROGRAM; /* nothing else writes such a tensor */
     d->plan->fixed_edge = d->e->inputs[i].owner;
     d->plan->bits = ids->bits;
-    const uint32_t tiles = rows->rows / tile_cols(ids, rows) + tables_of(op);
-    d->plan->tasks_max += 2 * tiles * chunks_of(ids);
+    const uint64_t tiles = (uint64_t)rows->rows / tile_cols(ids, rows) + tables_of(op);
+    const uint64_t tasks = 2 * tiles * chunks_of(ids);
+    if (tasks > TASKS_MOST)
+        return UVCC_ERR_PROGRAM;
+    d->plan->tasks_max += (uint32_t)tasks;
     return 0;
 }
 

@@ -107,8 +107,9 @@ void uvcci_session_free(uvcc_session *s) {
         uvcci_checkpoint_free(s);
         uvcci_cancel_free(s);
         for (uint32_t i = 0; s->buffers != NULL && i < p->tensor_count; i++) {
-            uvcci_arena_give(&s->tensors, s->buffers[i].shares.lo, p->tensors[i].elems * 8);
-            uvcci_arena_give(&s->tensors, s->buffers[i].shares.hi, p->tensors[i].elems * 8);
+            const size_t bytes = uvcci_component_words(&p->tensors[i]) * 8;
+            uvcci_arena_give(&s->tensors, s->buffers[i].shares.lo, bytes);
+            uvcci_arena_give(&s->tensors, s->buffers[i].shares.hi, bytes);
             uvcci_lineage_forget(s, i);
         }
         free_array(s, s->buffers, p->tensor_count * sizeof s->buffers[0]);
