@@ -11,6 +11,7 @@
 #include "vector_test.h"
 
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -334,6 +335,46 @@ static void messages_are_zero_when_they_come_back(void **state) {
     uvcc_gpu_free(x);
 }
 
+/* Owners that give all of the budget back, and take it again: memory that only waits to be wiped is
+ * memory. */
+typedef struct owner {
+    uvcc_allocator al;
+    unsigned rounds, refused;
+} owner;
+
+static void *give_and_take(void *user) {
+    enum { BYTES = 1 << 20 };
+    owner *o = user;
+    for (unsigned i = 0; i < o->rounds; i++) {
+        void *p = o->al.alloc(o->al.user, BYTES, UVCC_MEM_WIRE);
+        o->refused += p == NULL;
+        o->al.free(o->al.user, p, BYTES, UVCC_MEM_WIRE);
+    }
+    return NULL;
+}
+
+static void memory_that_waits_to_be_wiped(void **state) {
+    enum { MOST = 4, ROUNDS = 200 };
+    (void)state;
+    for (unsigned owners = 1; owners <= MOST; owners++) {
+        owner o[MOST];
+        pthread_t t[MOST];
+        uvcc_gpu_config cfg = card_config();
+        cfg.pinned_bytes = (uint64_t)owners << 20;
+        uvcc_gpu *x = card_open(&cfg);
+        for (unsigned i = 0; i < owners; i++) {
+            o[i] = (owner){.al = uvcc_gpu_allocator(x), .rounds = ROUNDS};
+            assert_int_equal(pthread_create(&t[i], NULL, give_and_take, &o[i]), 0);
+        }
+        for (unsigned i = 0; i < owners; i++) {
+            (void)pthread_join(t[i], NULL);
+            assert_int_equal(o[i].refused, 0);
+        }
+        uvcc_gpu_free(x);
+    }
+    assert_int_equal(fake_pinned_bytes(), 0);
+}
+
 /* A device that does not answer keeps nobody from wiping what came back before. */
 static void messages_of_a_lost_device(void **state) {
     static const uint8_t zero[MESSAGE] = {0};
@@ -410,6 +451,7 @@ int main(void) {
         cmocka_unit_test(items_of_a_copy_keep_their_order),
         cmocka_unit_test(tensors_are_zero_when_they_come_back),
         cmocka_unit_test(messages_are_zero_when_they_come_back),
+        cmocka_unit_test(memory_that_waits_to_be_wiped),
         cmocka_unit_test(messages_of_a_lost_device),
         cmocka_unit_test(kernels_that_never_end),
         cmocka_unit_test(calls_that_do_not_return),
