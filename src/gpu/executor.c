@@ -19,7 +19,7 @@ enum {
     DEFAULT_JOBS = 1024,
     MAX_JOBS = 1 << 20,
     SMS_LEAST = 1,
-    MARK_BYTES = 64, /* a mark is alone in its line */
+    MARK_BYTES = 64,         /* a mark is alone in its line */
     SHARED_LEAST = 150 << 10 /* shared memory of a kernel that draws pads, tables.cuh */
 };
 #define SECOND_NS           ((uint64_t)1000000000)
