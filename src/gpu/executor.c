@@ -19,8 +19,7 @@ enum {
     DEFAULT_JOBS = 1024,
     MAX_JOBS = 1 << 20,
     SMS_LEAST = 1,
-    MARK_BYTES = 64, /* a mark is alone in its line */
-    TRIES = 4,
+    MARK_BYTES = 64,         /* a mark is alone in its line */
     SHARED_LEAST = 150 << 10 /* shared memory of a kernel that draws pads, tables.cuh */
 };
 #define SECOND_NS           ((uint64_t)1000000000)
@@ -97,12 +96,12 @@ static void record_give(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
         x->cfg.alloc.free(x->cfg.alloc.user, p, bytes, cls);
 }
 
-/* Has the launcher take memory from CUDA. */
-static bool ask_for_memory(uvcc_gpu *x, uvcci_gpu_pool *pool, size_t bytes) {
+/* Has the launcher take memory from CUDA, or what the sweeper has wiped. */
+static void *ask_for_memory(uvcc_gpu *x, uvcci_gpu_pool *pool, size_t bytes) {
     (void)pthread_mutex_lock(&x->lock);
     while (atomic_load(&x->grow) != UVCCI_GPU_GROW_NONE && !atomic_load(&x->lost))
         (void)pthread_cond_wait(&x->news, &x->lock);
-    bool grown = false;
+    void *grown = NULL;
     if (!atomic_load(&x->lost)) {
         x->grow_pool = pool;
         x->grow_bytes = bytes;
@@ -110,7 +109,7 @@ static bool ask_for_memory(uvcc_gpu *x, uvcci_gpu_pool *pool, size_t bytes) {
         (void)pthread_cond_signal(&x->work);
         while (atomic_load(&x->grow) == UVCCI_GPU_GROW_WANTED && !atomic_load(&x->lost))
             (void)pthread_cond_wait(&x->news, &x->lock);
-        grown = atomic_load(&x->grow) == UVCCI_GPU_GROW_DONE;
+        grown = atomic_load(&x->grow) == UVCCI_GPU_GROW_DONE ? x->grown : NULL;
         atomic_store(&x->grow, UVCCI_GPU_GROW_NONE);
         (void)pthread_cond_broadcast(&x->news);
     }
@@ -123,13 +122,10 @@ static void *memory_take(void *user, size_t bytes, uvcc_mem_class cls) {
     if (cls == UVCC_MEM_SECRET)
         return x->cfg.alloc.alloc(x->cfg.alloc.user, bytes, cls);
     uvcci_gpu_pool *pool = cls == UVCC_MEM_TENSOR ? &x->home.device : &x->home.pinned;
-    void *p = NULL;
-    for (unsigned i = 0; i < TRIES && !atomic_load(&x->lost); i++) {
-        p = uvcci_gpu_pool_take(pool, bytes);
-        if (p != NULL || !ask_for_memory(x, pool, bytes)) /* others may be quicker to take it */
-            break;
-    }
-    return p;
+    if (atomic_load(&x->lost))
+        return NULL;
+    void *p = uvcci_gpu_pool_take(pool, bytes);
+    return p != NULL ? p : ask_for_memory(x, pool, bytes);
 }
 
 /* Has the sweeper wipe pinned memory before it is anybody's again. */
@@ -137,9 +133,9 @@ static bool hand_over(uvcc_gpu *x, void *p, size_t bytes) {
     if (bytes < UVCCI_GPU_SWEEP_LEAST)
         return false;
     (void)pthread_mutex_lock(&x->lock);
-    const bool room = atomic_load(&x->sweep_count) < UVCCI_GPU_WIPES && !atomic_load(&x->lost);
+    const bool room = x->handed - x->swept < UVCCI_GPU_WIPES && !atomic_load(&x->lost);
     if (room) {
-        x->sweep[atomic_fetch_add(&x->sweep_count, 1)] = (uvcci_gpu_wipe){p, bytes};
+        x->sweep[x->handed++ % UVCCI_GPU_WIPES] = (uvcci_gpu_wipe){p, bytes};
         (void)pthread_cond_signal(&x->dirt);
     }
     (void)pthread_mutex_unlock(&x->lock);
@@ -351,7 +347,7 @@ static void signal_all(uvcc_gpu *x) {
 /* All that came back is wiped. */
 static void end_sweeper(uvcc_gpu *x) {
     (void)pthread_mutex_lock(&x->lock);
-    x->swept = true;
+    x->sweeps_last = true;
     (void)pthread_cond_signal(&x->dirt);
     (void)pthread_mutex_unlock(&x->lock);
     (void)pthread_join(x->sweeper, NULL);

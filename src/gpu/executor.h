@@ -60,13 +60,16 @@ struct uvcc_gpu {
     uint64_t *cookies;                /* of all that is pending */
     uint32_t pending;
     uvcci_gpu_wipe wipe[UVCCI_GPU_WIPES]; /* of the device: before the next job is launched */
-    /* Pinned memory that came back, and is nobody's until the sweeper has wiped it. */
+    /* Pinned memory that came back, and is nobody's until the sweeper has wiped it: a ring, and how
+     * much was ever handed over, was wiped, and is waited for. */
     uvcci_gpu_wipe sweep[UVCCI_GPU_WIPES];
-    bool sweeping, swept; /* it has some in its hands; it is to end when there is no more */
+    uint64_t handed, swept, awaited;
+    bool sweeps_last; /* the sweeper is to end when there is no more */
     uvcci_gpu_pool *grow_pool;
     size_t grow_bytes;
+    void *grown; /* the block that was asked for */
     /* Changed under the lock, and looked at without it too. */
-    _Atomic uint32_t todo_count, done_count, wipe_count, sweep_count;
+    _Atomic uint32_t todo_count, done_count, wipe_count;
     _Atomic uint32_t busy; /* lanes that are not free */
     _Atomic int grow;      /* uvcci_gpu_growing */
     _Atomic bool stop, lost;
@@ -88,8 +91,9 @@ void uvcci_gpu_complete(uvcc_gpu *x, uvcci_lane *l, const uvcc_job *job, int sta
                         const char *text);
 /* The launcher's: memory of the device that a lane does not use any more. */
 void uvcci_gpu_outgrown(void *x, void *at, size_t bytes);
-/* Whether there was pinned memory that had come back and was not wiped; it is now. */
-bool uvcci_gpu_await_swept(uvcc_gpu *x);
+/* The launcher's: all pinned memory that has come back is wiped, and can be taken; what comes
+ * meanwhile is not waited for. Gives how often some had come back. */
+uint64_t uvcci_gpu_await_swept(uvcc_gpu *x);
 /* The threads. */
 void *uvcci_gpu_launcher(void *x);
 void *uvcci_gpu_watcher(void *x);

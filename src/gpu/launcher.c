@@ -171,28 +171,39 @@ void uvcci_gpu_outgrown(void *user, void *at, size_t bytes) {
     uvcci_gpu_pool_give(&x->home.device, at, bytes);
 }
 
-/* A pool that need not grow: what it wants was only to be wiped. */
-static bool has_come_back(uvcc_gpu *x, uvcci_gpu_pool *pool, size_t bytes) {
-    void *p = uvcci_gpu_await_swept(x) ? uvcci_gpu_pool_take(pool, bytes) : NULL;
-    if (p != NULL)
-        uvcci_gpu_pool_give(pool, p, bytes);
-    return p != NULL;
+/* A block for who asked: one that came back and is wiped now, or what CUDA gives. Others may be
+ * quicker to take either; as long as they give some back, there is more to be had. */
+static void *find_block(uvcc_gpu *x, uvcci_gpu_pool *pool, size_t bytes) {
+    enum { DEVICE_LEFT = 256 << 20, TRIES = 64 };
+    const bool pinned = pool == &x->home.pinned;
+    uint64_t came = 0;
+    void *p = NULL;
+    for (unsigned i = 0; i < TRIES && p == NULL && !atomic_load(&x->lost); i++) {
+        const uint64_t before = came;
+        came = pinned ? uvcci_gpu_await_swept(x) : 0;
+        p = uvcci_gpu_pool_take(pool, bytes);
+        if (p != NULL)
+            break;
+        enter_cuda(x);
+        const bool grown = uvcci_gpu_pool_grow(pool, bytes, DEVICE_LEFT);
+        leave_cuda(x);
+        if (grown)
+            p = uvcci_gpu_pool_take(pool, bytes);
+        else if (i != 0 && came == before)
+            break;
+    }
+    return p;
 }
 
 static void grow(uvcc_gpu *x) {
-    enum { DEVICE_LEFT = 256 << 20 };
     (void)pthread_mutex_lock(&x->lock);
     uvcci_gpu_pool *pool = x->grow_pool;
     const size_t bytes = x->grow_bytes;
     (void)pthread_mutex_unlock(&x->lock);
-    bool grown = pool == &x->home.pinned && has_come_back(x, pool, bytes);
-    if (!grown) {
-        enter_cuda(x);
-        grown = uvcci_gpu_pool_grow(pool, bytes, DEVICE_LEFT);
-        leave_cuda(x);
-    }
+    void *p = find_block(x, pool, bytes);
     (void)pthread_mutex_lock(&x->lock);
-    atomic_store(&x->grow, grown ? UVCCI_GPU_GROW_DONE : UVCCI_GPU_GROW_FAILED);
+    x->grown = p;
+    atomic_store(&x->grow, p != NULL ? UVCCI_GPU_GROW_DONE : UVCCI_GPU_GROW_FAILED);
     (void)pthread_cond_broadcast(&x->news);
     (void)pthread_mutex_unlock(&x->lock);
 }

@@ -6,30 +6,34 @@
 
 #include "gpu/executor.h"
 
-bool uvcci_gpu_await_swept(uvcc_gpu *x) {
+uint64_t uvcci_gpu_await_swept(uvcc_gpu *x) {
     (void)pthread_mutex_lock(&x->lock);
-    const bool some = x->sweeping || atomic_load(&x->sweep_count) != 0;
-    while (x->sweeping || atomic_load(&x->sweep_count) != 0)
+    x->awaited = x->handed;
+    while (x->swept < x->awaited)
         (void)pthread_cond_wait(&x->news, &x->lock);
+    const uint64_t so_far = x->awaited;
     (void)pthread_mutex_unlock(&x->lock);
-    return some;
+    return so_far;
 }
 
-/* The next one, or what says that there is none: `at` NULL, at the end. */
+/* The next one, or what says that there is none: `at` NULL, at the end. By arrival, so that nobody
+ * waits for more than there was. */
 static uvcci_gpu_wipe next(uvcc_gpu *x) {
     uvcci_gpu_wipe it = {NULL, 0};
     (void)pthread_mutex_lock(&x->lock);
-    if (x->sweeping && atomic_load(&x->sweep_count) == 0)
-        (void)pthread_cond_broadcast(&x->news);
-    x->sweeping = false;
-    while (atomic_load(&x->sweep_count) == 0 && !x->swept)
+    while (x->swept == x->handed && !x->sweeps_last)
         (void)pthread_cond_wait(&x->dirt, &x->lock);
-    if (atomic_load(&x->sweep_count) != 0) {
-        it = x->sweep[atomic_fetch_sub(&x->sweep_count, 1) - 1];
-        x->sweeping = true;
-    }
+    if (x->swept != x->handed)
+        it = x->sweep[x->swept % UVCCI_GPU_WIPES];
     (void)pthread_mutex_unlock(&x->lock);
     return it;
+}
+
+static void has_wiped(uvcc_gpu *x) {
+    (void)pthread_mutex_lock(&x->lock);
+    if (++x->swept == x->awaited)
+        (void)pthread_cond_broadcast(&x->news);
+    (void)pthread_mutex_unlock(&x->lock);
 }
 
 void *uvcci_gpu_sweeper(void *arg) {
@@ -37,6 +41,7 @@ void *uvcci_gpu_sweeper(void *arg) {
     for (uvcci_gpu_wipe it = next(x); it.at != NULL; it = next(x)) {
         memset(it.at, 0, it.bytes);
         uvcci_gpu_pool_give(&x->home.pinned, it.at, it.bytes);
+        has_wiped(x);
     }
     return NULL;
 }

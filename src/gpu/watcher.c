@@ -32,11 +32,22 @@ static bool look(uvcc_gpu *x, uvcci_lane *l) {
         uvcci_gpu_complete(x, l, &job, 0, "");
         return true;
     }
-    /* Read before the clock: the launcher may have refused that job and begun another one. */
+    /* Read before the clock: the launcher may have refused that job and begun another one. What was
+     * seen before it may be long ago, if this thread had no core meanwhile. */
     const uint64_t began = atomic_load(&l->began_ns);
-    if (uvcci_gpu_clock_ns() - began >= x->cfg.deadline_ns)
+    const bool late = uvcci_gpu_clock_ns() - began >= x->cfg.deadline_ns;
+    if (late && atomic_load(&l->state) == state && atomic_load(&l->began_ns) == began &&
+        (state != UVCCI_LANE_RUNNING || !uvcci_lane_is_through(l)))
         uvcci_gpu_lose(x, "a job missed its deadline");
     return false;
+}
+
+static void look_at_calls(uvcc_gpu *x) {
+    const uint64_t most = x->cfg.deadline_ns > CALL_NS ? x->cfg.deadline_ns : CALL_NS;
+    const uint64_t since = atomic_load(&x->in_cuda), now = uvcci_gpu_clock_ns();
+    /* It is the same stay in CUDA, unless another one began in the same nanosecond. */
+    if (since != 0 && now > since && now - since >= most && atomic_load(&x->in_cuda) == since)
+        uvcci_gpu_lose(x, "a call of CUDA did not end before the deadline");
 }
 
 /* All that is out, but for what the launcher reads until it has read it. */
@@ -101,10 +112,8 @@ void *uvcci_gpu_watcher(void *arg) {
         bool some = false;
         for (uint32_t i = 0; i < x->cfg.streams; i++)
             some |= look(x, &x->lane[i]);
-        const uint64_t since = atomic_load(&x->in_cuda), now = uvcci_gpu_clock_ns();
-        const uint64_t most = x->cfg.deadline_ns > CALL_NS ? x->cfg.deadline_ns : CALL_NS;
-        if (since != 0 && now > since && now - since >= most)
-            uvcci_gpu_lose(x, "a call of CUDA did not end before the deadline");
+        look_at_calls(x);
+        const uint64_t now = uvcci_gpu_clock_ns();
         if (atomic_load(&x->lost))
             some |= fail_all(x);
         const uint32_t was = busy;

@@ -2,7 +2,6 @@
 /* The executor on a device that is made of memory of the host (fake/fake_cuda.h): what it makes of
  * jobs, and that nothing hangs and nobody touches what was given back when the device does not
  * answer. No card and no CUDA is needed. */
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "fake/fake_cuda.h"
 
 #include "card_job.h"
@@ -11,16 +10,15 @@
 #include "vector_test.h"
 
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define SHORT_NS ((uint64_t)30000000) /* a deadline that passes */
-
+enum { STREAMS = 4 };                     /* of an executor that is not told */
 enum { MESSAGES = 8, MESSAGE = 8 << 20 }; /* as many as one chunk of a pool */
 
-static uvcc_gpu *open_with(uint64_t deadline_ns) {
-    uvcc_gpu_config cfg = card_config();
-    cfg.deadline_ns = deadline_ns;
+static uvcc_gpu *open_one(void) {
+    const uvcc_gpu_config cfg = card_config();
     return card_open(&cfg);
 }
 
@@ -33,7 +31,7 @@ static vector_executor on_fake(uvcc_gpu *x) {
 /* ---- results ---- */
 
 static void golden_vectors(void **state) {
-    uvcc_gpu *x = open_with(0);
+    uvcc_gpu *x = open_one();
     const vector_executor v = on_fake(x);
     (void)state;
     vector_test_golden(&v);
@@ -44,7 +42,7 @@ static void golden_vectors(void **state) {
 }
 
 static void hashes(void **state) {
-    uvcc_gpu *x = open_with(0);
+    uvcc_gpu *x = open_one();
     const vector_executor v = on_fake(x);
     (void)state;
     hashes_anywhere(&v);
@@ -83,7 +81,7 @@ static void devices_are_looked_at(void **state) {
 /* What only one task reads is not written back, though what lies behind it is. */
 static void what_is_read_is_not_written(void **state) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    uvcc_gpu *x = open_with(0);
+    uvcc_gpu *x = open_one();
     const uvcc_allocator al = uvcc_gpu_allocator(x);
     uint8_t *two = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint8_t *mid = al.alloc(al.user, page, UVCC_MEM_TENSOR);
@@ -134,7 +132,7 @@ static void copies_are_within_budgets(void **state) {
 
 static void memory_of_a_device_is_refused(void **state) {
     static sum_job s;
-    uvcc_gpu *x = open_with(0);
+    uvcc_gpu *x = open_one();
     uint8_t *foreign = fake_device_memory(sizeof s.host[0]);
     (void)state;
     sum_make(&s, x, 1);
@@ -151,7 +149,7 @@ static void memory_of_a_device_is_refused(void **state) {
 /* Each item reads what the one before wrote; the kernel runs them the other way round. */
 static void items_of_a_copy_keep_their_order(void **state) {
     enum { STEP = 32, STEPS = 100 };
-    uvcc_gpu *x = open_with(0);
+    uvcc_gpu *x = open_one();
     const uvcc_allocator al = uvcc_gpu_allocator(x);
     uint8_t *p = al.alloc(al.user, (size_t)STEP * (2 * STEPS + 2), UVCC_MEM_STATE);
     uvcc_copy_item chain[STEPS];
@@ -191,7 +189,7 @@ static void items_of_a_copy_keep_their_order(void **state) {
 
 static void tensors_are_zero_when_they_come_back(void **state) {
     static sum_job s;
-    uvcc_gpu *x = open_with(0);
+    uvcc_gpu *x = open_one();
     (void)state;
     sum_make(&s, x, 5);
     assert_int_equal(card_status(x, &s.job), 0);
@@ -245,17 +243,17 @@ static void all_fail(uvcc_gpu *x, loose_job *j) {
 
 static void kernels_that_never_end(void **state) {
     loose_job j[MANY];
-    uvcc_gpu *x = open_with(SHORT_NS);
+    uvcc_gpu *x = open_one();
     (void)state;
     for (unsigned i = 0; i < MANY; i++)
         j[i] = loose_make(x, i);
-    fake_hang(true);
+    fake_hang(STREAMS);
     for (unsigned i = 0; i < MANY; i++)
         assert_int_equal(uvcc_gpu_submit(x, &j[i].job), 0);
     all_fail(x, j);
     assert_non_null(strstr(uvcc_gpu_trouble(x), "deadline"));
     uvcc_gpu_free(x);
-    fake_hang(false);
+    fake_hang(0);
 }
 
 /* The thread that launches is kept by a call; it gets away when the executor is long gone. */
@@ -265,7 +263,7 @@ static void calls_that_do_not_return(void **state) {
     for (unsigned c = 0; c < 2; c++) {
         static uint8_t large[4 << 20];
         loose_job j[MANY];
-        uvcc_gpu *x = open_with(SHORT_NS);
+        uvcc_gpu *x = open_one();
         for (unsigned i = 0; i < MANY; i++) {
             j[i] = loose_make(x, i);
             j[i].s->up[1].src = large; /* its copy needs more pinned memory than is there */
@@ -284,7 +282,7 @@ static void calls_that_do_not_return(void **state) {
 
 /* An owner's thread gets an answer where CUDA has none, whether jobs are out or not. */
 static void memory_that_does_not_come(void **state) {
-    uvcc_gpu *x = open_with(SHORT_NS);
+    uvcc_gpu *x = open_one();
     const uvcc_allocator al = uvcc_gpu_allocator(x);
     (void)state;
     fake_block(FAKE_MALLOC);
@@ -295,7 +293,7 @@ static void memory_that_does_not_come(void **state) {
 }
 
 static void memory_that_is_not_wiped(void **state) {
-    uvcc_gpu *x = open_with(SHORT_NS);
+    uvcc_gpu *x = open_one();
     const uvcc_allocator al = uvcc_gpu_allocator(x);
     void *p[2000];
     (void)state;
@@ -334,23 +332,63 @@ static void messages_are_zero_when_they_come_back(void **state) {
     uvcc_gpu_free(x);
 }
 
+/* Owners that give all of the budget back, and take it again: memory that only waits to be wiped is
+ * memory. */
+typedef struct owner {
+    uvcc_allocator al;
+    unsigned rounds, refused;
+} owner;
+
+static void *give_and_take(void *user) {
+    enum { BYTES = 1 << 20 };
+    owner *o = user;
+    for (unsigned i = 0; i < o->rounds; i++) {
+        void *p = o->al.alloc(o->al.user, BYTES, UVCC_MEM_WIRE);
+        o->refused += p == NULL;
+        o->al.free(o->al.user, p, BYTES, UVCC_MEM_WIRE);
+    }
+    return NULL;
+}
+
+static void memory_that_waits_to_be_wiped(void **state) {
+    enum { MOST = 4, ROUNDS = 200 };
+    (void)state;
+    for (unsigned owners = 1; owners <= MOST; owners++) {
+        owner o[MOST];
+        pthread_t t[MOST];
+        uvcc_gpu_config cfg = card_config();
+        cfg.pinned_bytes = (uint64_t)owners << 20;
+        uvcc_gpu *x = card_open(&cfg);
+        for (unsigned i = 0; i < owners; i++) {
+            o[i] = (owner){.al = uvcc_gpu_allocator(x), .rounds = ROUNDS};
+            assert_int_equal(pthread_create(&t[i], NULL, give_and_take, &o[i]), 0);
+        }
+        for (unsigned i = 0; i < owners; i++) {
+            (void)pthread_join(t[i], NULL);
+            assert_int_equal(o[i].refused, 0);
+        }
+        uvcc_gpu_free(x);
+    }
+    assert_int_equal(fake_pinned_bytes(), 0);
+}
+
 /* A device that does not answer keeps nobody from wiping what came back before. */
 static void messages_of_a_lost_device(void **state) {
     static const uint8_t zero[MESSAGE] = {0};
-    uvcc_gpu *x = open_with(SHORT_NS);
+    uvcc_gpu *x = open_one();
     const uvcc_allocator al = uvcc_gpu_allocator(x);
     (void)state;
     uint8_t *p = al.alloc(al.user, MESSAGE, UVCC_MEM_WIRE);
     assert_non_null(p);
     memset(p, 7, MESSAGE);
-    fake_hang(true);
+    fake_hang(1);
     loose_job j = loose_make(x, 1);
     assert_int_equal(uvcc_gpu_submit(x, &j.job), 0);
     al.free(al.user, p, MESSAGE, UVCC_MEM_WIRE);
     loose_end(x, &j);
     uvcc_gpu_free(x);
     assert_memory_equal(p, zero, MESSAGE);
-    fake_hang(false);
+    fake_hang(0);
 }
 
 /* ---- sessions ---- */
@@ -359,13 +397,13 @@ static void messages_of_a_lost_device(void **state) {
 static void one_waits_for_ones_own(void **state) {
     static sum_job s;
     uvcc_completion c;
-    uvcc_gpu *x = open_with(SHORT_NS);
+    uvcc_gpu *x = open_one();
     (void)state;
     sum_make(&s, x, 1);
     assert_int_equal(uvcc_gpu_submit(x, &s.job), 0);
     uvcc_gpu_wait(x);
     uvcc_gpu_wait_of(x, 5); /* nothing of it is out */
-    fake_hang(true);
+    fake_hang(1);
     loose_job j = loose_make(x, 2);
     assert_int_equal(uvcc_gpu_submit(x, &j.job), 0);
     loose_end(x, &j);
@@ -374,13 +412,13 @@ static void one_waits_for_ones_own(void **state) {
     assert_int_equal(c.status, 0);
     sum_free(&s);
     uvcc_gpu_free(x);
-    fake_hang(false);
+    fake_hang(0);
 }
 
 /* Nothing but a question to its stream tells that a job's kernel failed. Last: the device is broken
  * from here on. */
 static void kernels_that_fail(void **state) {
-    uvcc_gpu *x = open_with(0);
+    uvcc_gpu *x = open_one();
     loose_job first = loose_make(x, 1), second = loose_make(x, 2);
     (void)state;
     fake_break();
@@ -410,6 +448,7 @@ int main(void) {
         cmocka_unit_test(items_of_a_copy_keep_their_order),
         cmocka_unit_test(tensors_are_zero_when_they_come_back),
         cmocka_unit_test(messages_are_zero_when_they_come_back),
+        cmocka_unit_test(memory_that_waits_to_be_wiped),
         cmocka_unit_test(messages_of_a_lost_device),
         cmocka_unit_test(kernels_that_never_end),
         cmocka_unit_test(calls_that_do_not_return),

@@ -272,12 +272,13 @@ static int open_run(run *r) {
     return status == EXIT_DONE ? drive(r) : status;
 }
 
+/* Executors go first: jobs that are out end before their memory goes. */
 static void close_run(run *r) {
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         party_run *me = &r->party[p];
-        uvcc_session_free(me->session);
         uvcc_cpu_free(me->executor);
         uvcc_cpu_free(me->under);
+        uvcc_session_free(me->session);
         unfused_free(me->unfused);
         card_close(me->card);
         watch_end(&me->watch);

@@ -27,7 +27,10 @@ static struct {
     int count, usable, major, minor;
     fake_call block;
     unsigned byte_launches;
-    bool hang, breaks, broken;
+    bool breaks, broken;
+    unsigned hang, hanging; /* 0: they end */
+    pthread_t waits;        /* who said so */
+    bool looked, passed;    /* it at the clock; its hour */
     struct {
         uint8_t *at;
         size_t bytes;
@@ -48,13 +51,33 @@ void fake_devices(int count, int usable, int major, int minor) {
 void fake_block(fake_call c) {
     (void)pthread_mutex_lock(&fake.lock);
     fake.block = c;
+    fake.passed = false;
     (void)pthread_cond_broadcast(&fake.news);
     (void)pthread_mutex_unlock(&fake.lock);
 }
 
-void fake_hang(bool on) {
+void fake_hang(unsigned jobs) {
     (void)pthread_mutex_lock(&fake.lock);
-    fake.hang = on;
+    fake.hang = jobs;
+    fake.hanging = 0;
+    fake.waits = pthread_self();
+    fake.looked = fake.passed = false;
+    (void)pthread_mutex_unlock(&fake.lock);
+}
+
+/* The lock is held. */
+static void pass_hour(bool now) {
+    if (now && !fake.passed)
+        fake_hour_passes();
+    fake.passed |= now;
+}
+
+void fake_looks_at_clock(void) {
+    (void)pthread_mutex_lock(&fake.lock);
+    if (fake.hang != 0 && pthread_equal(fake.waits, pthread_self())) {
+        fake.looked = true;
+        pass_hour(fake.hanging >= fake.hang);
+    }
     (void)pthread_mutex_unlock(&fake.lock);
 }
 
@@ -93,6 +116,7 @@ unsigned fake_byte_launches(void) {
 
 static cudaError_t enter(fake_call c) {
     (void)pthread_mutex_lock(&fake.lock);
+    pass_hour(fake.block == c);
     while (fake.block == c)
         (void)pthread_cond_wait(&fake.news, &fake.lock);
     const bool broken = fake.broken;
@@ -133,7 +157,7 @@ static cudaError_t give(void *p) {
 static bool runs(cudaStream_t s, cudaError_t *e) {
     *e = enter(FAKE_LAUNCH);
     (void)pthread_mutex_lock(&fake.lock);
-    if (fake.hang)
+    if (fake.hang != 0)
         s->hung = true;
     const bool run = *e == cudaSuccess && !s->hung && !fake.broken;
     (void)pthread_mutex_unlock(&fake.lock);
@@ -368,6 +392,8 @@ cudaError_t uvcci_gpu_run_mark(uint32_t *to, uint32_t mark, cudaStream_t s) {
     const bool run = runs(s, &e);
     (void)pthread_mutex_lock(&fake.lock);
     fake.broken |= fake.breaks;
+    fake.hanging += fake.hang != 0 && s->hung;
+    pass_hour(fake.hang != 0 && fake.hanging >= fake.hang && fake.looked);
     const bool broken = fake.broken;
     (void)pthread_mutex_unlock(&fake.lock);
     if (run && !broken)

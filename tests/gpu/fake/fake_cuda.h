@@ -18,11 +18,15 @@ typedef enum fake_call {
 
 /* The device of that number, of so many, of that architecture. */
 void fake_devices(int count, int usable, int major, int minor);
-/* Calls of that kind wait from now on, until FAKE_NONE. */
+/* Calls of that kind wait from now on, until FAKE_NONE. An hour passes while the first one does. */
 void fake_block(fake_call c);
-/* Kernels that are launched from now on never end, and nothing behind them; false: they do again,
- * those before stay. */
-void fake_hang(bool on);
+/* Kernels that are launched from now on never end, and nothing behind them; 0: they do again, those
+ * before stay. An hour passes when so many jobs hang, and the thread that said this has looked at
+ * the clock, as it does when it waits for a job. */
+void fake_hang(unsigned jobs);
+/* Executors see it (fake_clock.h). */
+void fake_hour_passes(void);
+void fake_looks_at_clock(void);
 /* A kernel of the next job fails when all of it is launched, and so do calls after that. */
 void fake_break(void);
 /* Memory of the device that is out now, of the host. */
