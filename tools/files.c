@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,21 +17,22 @@
 #include "report.h"
 
 /* O_NONBLOCK, O_NOCTTY: a pipe or a terminal in the place of a file is refused, not waited for. */
-int file_read(const char *path, int status, uint8_t **bytes, size_t *len) {
+int file_read_why(const char *path, uint8_t **bytes, size_t *len, char *why, size_t why_cap) {
     struct stat st;
     *bytes = NULL;
     *len = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 || fstat(fd, &st) != 0) {
-        int why = errno;
+        (void)snprintf(why, why_cap, "%s: cannot be opened: %s; check the path", path,
+                       strerror(errno));
         if (fd >= 0)
             (void)close(fd);
-        return report_error(status, "%s: cannot be opened: %s; check the path", path,
-                            strerror(why));
+        return -1;
     }
     if (!S_ISREG(st.st_mode)) {
         (void)close(fd);
-        return report_error(status, "%s: is no regular file; name a file", path);
+        (void)snprintf(why, why_cap, "%s: is no regular file; name a file", path);
+        return -1;
     }
     size_t room = (size_t)st.st_size + 1; /* one more, to see a file that grows */
     *bytes = malloc(room);
@@ -42,14 +44,21 @@ int file_read(const char *path, int status, uint8_t **bytes, size_t *len) {
         else if (n > 0)
             *len += (size_t)n;
     }
-    int why = *bytes == NULL ? ENOMEM : errno;
+    const int error = *bytes == NULL ? ENOMEM : errno;
     (void)close(fd);
     if (n < 0) {
         free(*bytes);
         *bytes = NULL;
-        return report_error(status, "%s: cannot be read: %s", path, strerror(why));
+        (void)snprintf(why, why_cap, "%s: cannot be read: %s", path, strerror(error));
+        return -1;
     }
     return 0;
+}
+
+int file_read(const char *path, int status, uint8_t **bytes, size_t *len) {
+    char why[PATH_MAX + 128];
+    return file_read_why(path, bytes, len, why, sizeof why) == 0 ? 0
+                                                                 : report_error(status, "%s", why);
 }
 
 static int write_all(int fd, const uint8_t *bytes, size_t len) {

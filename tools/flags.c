@@ -62,13 +62,12 @@ void flags_text(FILE *to, const char *text) {
 void flags_print(const flag_set *set, FILE *to) {
     for (size_t i = 0; i < set->count; i++) {
         const flag *f = &set->flags[i];
-        char left[64];
-        (void)snprintf(left, sizeof left, "--%s%s%s", f->name, f->value != NULL ? " " : "",
-                       f->value != NULL ? f->value : "");
-        if (strlen(left) > 22)
-            (void)fprintf(to, "  %s\n  %-22s ", left, "");
+        const char *blank = f->value != NULL ? " " : "", *value = f->value != NULL ? f->value : "";
+        const int left = fprintf(to, "  --%s%s%s", f->name, blank, value);
+        if (left > 24)
+            (void)fprintf(to, "\n%-25s", "");
         else
-            (void)fprintf(to, "  %-22s ", left);
+            (void)fprintf(to, "%*s", 25 - left, "");
         put_words(to, f->help, strlen(f->help), HELP_LEFT, HELP_LEFT);
     }
 }

@@ -90,6 +90,11 @@ def flags():
     check("two sequences take twice", row(TINY + " --batch-size 2")["fss"]["key_bytes"] > 1.8 * plain["fss"]["key_bytes"])
 
 
+def helps():
+    listed = run("--help")
+    check("help names all functions", "gelu|silu|softmax|layernorm|rmsnorm|gemm|compare|truncate\n" in listed)
+
+
 def refusals():
     for words, text in (
             ("", "give --model NAME"), ("--model bert-tiny --micro gelu", "not both"), ("--model bert", "see uvcc bench --list"),
@@ -131,6 +136,7 @@ def main():
     counts()
     models()
     flags()
+    helps()
     refusals()
     interrupted()
 

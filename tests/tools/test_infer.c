@@ -249,8 +249,11 @@ static void test_outputs(void **state) {
     struct stat st;
     json_t *j = values_of(words), *rows = json_object_get(j, "logits");
     assert_int_equal(json_array_size(rows), 2);
-    snprintf(all, sizeof all, "%s --output y", words);
+    snprintf(all, sizeof all, "%s --output y --json j", words);
     free(output_of(all));
+    assert_int_equal(stat("j", &st), 0); /* it has the answer's greatest values */
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(unlink("j"), 0);
     assert_int_equal(stat("y", &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     FILE *f = fopen("y", "rb");
@@ -349,6 +352,7 @@ static void test_refusals(void **state) {
     (void)state;
     static const char *const all[][2] = {
         {"--ids 1", "--model DIR is missing"},
+        {"--model " ASK " --input nofile", "nofile: cannot be opened"}, /* said once */
         {"--model " MODELS "gpt2", "give one of --input, --text and --ids"},
         {"--model " MODELS "gpt2 --ids 1 --text a", "give one of --input, --text and --ids"},
         {"--model " MODELS "gpt2 --text abc", "text is for models over bytes, with a vocabulary of "

@@ -541,6 +541,30 @@ static void test_places(void **state) {
     copy_model("gpt2");
     refused("model convert m --out m/model.safetensors", "which it would replace");
     refused("model convert m --out m/config.json", "which it would replace");
+    static const char *const commands[] = {
+        "model inspect m --json",
+        "model check m --json",
+        "bench --model ./m --seq-len 4 --json",
+        "infer --model m --ids 1 --json",
+        "infer --model m --ids 1 --output",
+        "infer --model m --ids 1 --trace",
+        "train --model m --data m/expected.safetensors --method lora --tokens 8 --steps 1 --json",
+        "train --model m --data m/expected.safetensors --method lora --tokens 8 --steps 1 --out",
+        "train --model m --data m/expected.safetensors --method lora --tokens 8 --steps 1 --plot",
+        "train --model m --data m/expected.safetensors --method lora --tokens 8 --steps 1 --trace",
+    };
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        static const char *const files[] = {"config.json", "model.safetensors",
+                                            "expected.safetensors"};
+        const size_t read = strncmp(commands[i], "train", 5) == 0 ? 3 : 2;
+        for (size_t k = 0; k < read; k++) {
+            char words[256];
+            (void)snprintf(words, sizeof words, "%s m/%s", commands[i], files[k]);
+            refused(words, "which it would replace");
+        }
+    }
+    refused("infer --model m --ids 1 --calibrate m/config.json --json m/config.json",
+            "is the file of calibrate");
     refused("model convert m --out -", "standard output takes --json alone");
     free(output_of("model convert m --out m/w"));
     free(output_of("model check m/w --seed 2 --mode fast"));

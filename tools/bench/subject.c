@@ -212,7 +212,7 @@ static int open_checkpoint(subject *s) {
     if (l->refused[0] != '\0')
         return model_refuse(l);
     s->config = l->config;
-    return EXIT_DONE;
+    return model_spares(&l->from, &(output_use){"json", o->run.json}, 1);
 }
 
 static int open_model(subject *s) {

@@ -437,12 +437,24 @@ static int start(ft_run *r) {
     return status == EXIT_DONE ? set_weights(r) : status;
 }
 
+enum { WRITTEN = 4 };
+static void list_written(const ft_options *o, output_use uses[WRITTEN]) {
+    uses[0] = (output_use){"out", o->out};
+    uses[1] = (output_use){"plot", o->plot};
+    uses[2] = (output_use){"trace", o->run.trace};
+    uses[3] = (output_use){"json", o->run.json};
+}
+
 static int begin(ft_run *r) {
     char message[MESSAGE_BYTES] = "";
     const flag_message m = {message, sizeof message};
     if (ft_data_look(&r->data, r->o, &m) != 0)
         return report_error(EXIT_BAD_INPUT, "%s", message);
+    output_use written[WRITTEN];
+    list_written(r->o, written);
     int status = ft_model_load(&r->model, &r->data, r->o);
+    if (status == EXIT_DONE)
+        status = model_spares(&r->model.from.from, written, WRITTEN);
     if (status != EXIT_DONE)
         return status;
     r->initial = malloc(r->model.elements * sizeof *r->initial);
@@ -495,13 +507,14 @@ static int end(ft_run *r) {
 
 /* Places of outputs are known to be good before the work. */
 static int check_places(const ft_options *o) {
-    const output_use uses[] = {
-        {"out", o->out}, {"plot", o->plot}, {"trace", o->run.trace}, {"json", o->run.json}};
+    output_use uses[WRITTEN];
     const dir_user dirs[] = {{o->checkpoint, DIR_MODEL}, {o->run.audit, DIR_EVIDENCE}};
-    const output_use read = {"data", o->data};
-    int status = atomic_file_apart(uses, sizeof uses / sizeof uses[0]);
-    if (status == EXIT_DONE && o->out != NULL)
-        status = atomic_file_spares("out", o->out, &read, 1);
+    const output_use read[] = {{"data", o->data}, {"policy", o->run.policy}};
+    list_written(o, uses);
+    int status = atomic_file_apart(uses, WRITTEN);
+    for (size_t i = 0; status == EXIT_DONE && i < WRITTEN; i++)
+        if (uses[i].path != NULL)
+            status = atomic_file_spares(uses[i].option, uses[i].path, read, 2);
     if (status == EXIT_DONE)
         status = dir_use_check(dirs, sizeof dirs / sizeof dirs[0]);
     if (status == EXIT_DONE)

@@ -157,8 +157,8 @@ static int take_file(const infer *f, const char *option, const char *path, token
     uint8_t *bytes = NULL;
     size_t len;
     int rc = of_bytes(f, option, m);
-    if (rc == 0 && file_read(path, -1, &bytes, &len) != 0)
-        rc = flag_fail(m, "%s", report_last());
+    if (rc == 0)
+        rc = file_read_why(path, &bytes, &len, m->text, m->cap);
     if (rc == 0)
         rc = take_text(f, option, (const char *)bytes, len, true, t, m);
     free(bytes);

@@ -140,9 +140,12 @@ static int check_options(words *w, int argc, char *const *argv, const flag_messa
 /* ---- the pass ---- */
 
 static int prepare(infer *f, const flag_message *m) {
+    const infer_options *o = f->o;
+    const output_use written[] = {
+        {"json", o->run.json}, {"output", o->output}, {"trace", o->run.trace}};
     int status = infer_load(f);
-    if (status == EXIT_DONE && f->o->output != NULL)
-        status = model_spares(&f->l.from, "output", f->o->output);
+    if (status == EXIT_DONE)
+        status = model_spares(&f->l.from, written, 3);
     if (status != EXIT_DONE)
         return status;
     if (infer_read_input(f, m) != 0)
@@ -223,11 +226,13 @@ static int run(infer *f, report_json *json, atomic_file *output) {
 static int open_outputs(const infer_options *o, report_json **json, atomic_file **output) {
     const output_use uses[] = {
         {"json", o->run.json}, {"output", o->output}, {"trace", o->run.trace}};
-    const output_use read[] = {{"input", o->input}, {"calibrate", o->calibrate}};
+    const output_use read[] = {
+        {"input", o->input}, {"calibrate", o->calibrate}, {"policy", o->run.policy}};
     int status = atomic_file_apart(uses, 3);
-    if (status == EXIT_DONE && o->output != NULL)
-        status = atomic_file_spares("output", o->output, read, 2);
-    if (status == EXIT_DONE && (*json = report_json_open(o->run.json)) == NULL)
+    for (size_t i = 0; status == EXIT_DONE && i < 3; i++)
+        if (uses[i].path != NULL)
+            status = atomic_file_spares(uses[i].option, uses[i].path, read, 3);
+    if (status == EXIT_DONE && (*json = report_json_open_own(o->run.json)) == NULL)
         status = EXIT_BAD_INPUT;
     if (status == EXIT_DONE && o->output != NULL)
         *output = atomic_file_open_own("output", o->output, &status);

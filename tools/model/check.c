@@ -31,6 +31,11 @@ static int open_checkpoint(check *c, uint32_t tokens, const flag_message *m) {
     int status = model_load(&l, c->o, tokens);
     if (status != EXIT_DONE)
         return status;
+    status = model_spares(&l.from, &(output_use){"json", c->o->json}, 1);
+    if (status != EXIT_DONE) {
+        model_unload(&l);
+        return status;
+    }
     int rc = 0;
     if (c->o->input == NULL)
         rc = input_draw(&c->p.in, &l.w, l.pass.sequences, l.pass.tokens, c->o->seed, m);

@@ -10,7 +10,6 @@
 #include "../flags_json.h"
 
 #define WHOLE "model.safetensors"
-#define INDEX "model.safetensors.index.json"
 
 static char *path_of(const char *dir, const char *name) {
     const size_t room = strlen(dir) + strlen(name) + 2;
@@ -113,7 +112,7 @@ static int open_indexed(checkpoint *c, const char *path, const flag_message *m) 
 /* ---- the directory ---- */
 
 static int open_weights(checkpoint *c, const flag_message *m) {
-    char *whole = path_of(c->dir, WHOLE), *index = path_of(c->dir, INDEX);
+    char *whole = path_of(c->dir, WHOLE), *index = path_of(c->dir, CHECKPOINT_INDEX);
     int rc;
     c->file = calloc(CHECKPOINT_FILES_MAX, sizeof *c->file);
     if (whole == NULL || index == NULL || c->file == NULL)
@@ -124,7 +123,7 @@ static int open_weights(checkpoint *c, const flag_message *m) {
         rc = open_indexed(c, index, m);
     else
         rc = flag_fail(m,
-                       "%s: has no " WHOLE " and no " INDEX
+                       "%s: has no " WHOLE " and no " CHECKPOINT_INDEX
                        "; save_pretrained() writes them, by safe_serialization=True",
                        c->dir);
     free(whole);

@@ -8,6 +8,7 @@
 #include "safetensors.h"
 
 enum { CHECKPOINT_FILES_MAX = 1000 };
+#define CHECKPOINT_INDEX "model.safetensors.index.json"
 
 typedef struct checkpoint {
     const char *dir;   /* the caller's */

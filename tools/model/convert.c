@@ -85,7 +85,7 @@ int model_convert(const model_options *o) {
     if (status == EXIT_DONE)
         status = atomic_file_apart(&(output_use){"out", o->out}, 1);
     if (status == EXIT_DONE)
-        status = model_spares(&l.from, "out", o->out);
+        status = model_spares(&l.from, &(output_use){"out", o->out}, 1);
     if (status == EXIT_DONE)
         status = write(&l, o);
     model_unload(&l);

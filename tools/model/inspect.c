@@ -188,6 +188,9 @@ int model_inspect(const model_options *o) {
     if (json == NULL)
         return EXIT_BAD_INPUT;
     int status = model_load(&v.l, o, o->tokens);
+    if (status == EXIT_DONE &&
+        (status = model_spares(&v.l.from, &(output_use){"json", o->json}, 1)) != EXIT_DONE)
+        model_unload(&v.l);
     if (status == EXIT_DONE) {
         count_embeddings(&v);
         list_dtypes(&v);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* load.c - a checkpoint as the commands of `uvcc model` look at it. */
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,13 +111,23 @@ int model_refuse(const loaded *l) {
     return report_error(EXIT_BAD_INPUT, "%s: %s", l->from.dir, l->refused);
 }
 
-int model_spares(const checkpoint *from, const char *option, const char *out) {
-    const output_use config = {"DIR", from->config_path};
-    int status = atomic_file_spares(option, out, &config, 1);
+static int spares(const checkpoint *from, const output_use *out) {
+    char index[PATH_MAX];
+    (void)snprintf(index, sizeof index, "%s/" CHECKPOINT_INDEX, from->dir);
+    const output_use about[] = {{"DIR", from->config_path}, {"DIR", index}};
+    int status = atomic_file_spares(out->option, out->path, about, 2);
     for (size_t i = 0; status == EXIT_DONE && i < from->file_count; i++) {
         const output_use one = {"DIR", from->file[i].path};
-        status = atomic_file_spares(option, out, &one, 1);
+        status = atomic_file_spares(out->option, out->path, &one, 1);
     }
+    return status;
+}
+
+int model_spares(const checkpoint *from, const output_use *written, size_t count) {
+    int status = EXIT_DONE;
+    for (size_t i = 0; status == EXIT_DONE && i < count; i++)
+        if (written[i].path != NULL)
+            status = spares(from, &written[i]);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #ifndef UVCC_TOOLS_MODEL_MODEL_H
 #define UVCC_TOOLS_MODEL_MODEL_H
 
+#include "../atomic_file.h"
 #include "fixed.h"
 #include "plain.h"
 
@@ -45,7 +46,7 @@ int model_settle(loaded *l, plain_pass *p, const flag_message *m);
 /* Reports what keeps the library from running it: an exit status. */
 int model_refuse(const loaded *l);
 /* What is written does not take the place of what it is made of: an exit status after reporting. */
-int model_spares(const checkpoint *from, const char *option, const char *out);
+int model_spares(const checkpoint *from, const output_use *written, size_t count);
 void model_unload(loaded *l);
 
 int model_inspect(const model_options *o);
