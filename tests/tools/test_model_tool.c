@@ -548,17 +548,19 @@ static void test_places(void **state) {
         "infer --model m --ids 1 --json",
         "infer --model m --ids 1 --output",
         "infer --model m --ids 1 --trace",
-        "train --model m --data m/expected.safetensors --method lora --tokens 8 --steps 1 --json",
-        "train --model m --data m/expected.safetensors --method lora --tokens 8 --steps 1 --out",
-        "train --model m --data m/expected.safetensors --method lora --tokens 8 --steps 1 --plot",
-        "train --model m --data m/expected.safetensors --method lora --tokens 8 --steps 1 --trace",
+        "train --model m --data " MODELS
+        "gpt2/expected.safetensors --method lora --tokens 4 --steps 1 --json",
+        "train --model m --data " MODELS
+        "gpt2/expected.safetensors --method lora --tokens 4 --steps 1 --out",
+        "train --model m --data " MODELS
+        "gpt2/expected.safetensors --method lora --tokens 4 --steps 1 --plot",
+        "train --model m --data " MODELS
+        "gpt2/expected.safetensors --method lora --tokens 4 --steps 1 --trace",
     };
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        static const char *const files[] = {"config.json", "model.safetensors",
-                                            "expected.safetensors"};
-        const size_t read = strncmp(commands[i], "train", 5) == 0 ? 3 : 2;
-        for (size_t k = 0; k < read; k++) {
-            char words[256];
+        static const char *const files[] = {"config.json", "model.safetensors"};
+        for (size_t k = 0; k < 2; k++) {
+            char words[WORDS];
             (void)snprintf(words, sizeof words, "%s m/%s", commands[i], files[k]);
             refused(words, "which it would replace");
         }
