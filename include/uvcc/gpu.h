@@ -3,7 +3,8 @@
  *
  * It runs the jobs that sessions hand out (<uvcc/compute.h>) and gives a completion for each, with
  * the same results as the CPU's, bit for bit. One thread of its own calls CUDA, another sees to
- * completions and deadlines; jobs that are out at the same time run on streams beside each other.
+ * completions and deadlines and hashes what the CPU is quicker at, a third wipes memory; jobs that
+ * are out at the same time run on streams beside each other.
  * One executor may serve several sessions, in one thread or several: unlike other objects its calls
  * may come from any thread, but for uvcc_gpu_new() and uvcc_gpu_free().
  *

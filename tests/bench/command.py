@@ -32,6 +32,7 @@ def row(words):
 
 def counts():
     """Of functions whose keys and bytes docs/compute.md and docs/protocols.md have in closed form."""
+    check("one pass has no deviation", "deviation none, of 1 passes" in run(TINY))
     micro = "--seq-len 8 --width 64 --n-iters 1 --threads 1 --micro "
     n = 8 * 64
     # RELU on 19 bits: a DPF of 12 levels, 4 calls each and 2 to make it, 12 and 1 to use it, at two parties

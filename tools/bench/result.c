@@ -208,14 +208,17 @@ void result_show(const result *r, FILE *to) {
     }
     if (f->iters == 0)
         return;
+    char spread[16] = "none"; /* one pass has none */
+    if (f->iters > 1)
+        (void)snprintf(spread, sizeof spread, "%.2g", deviation(f->online_s, f->iters));
     (void)fprintf(to,
-                  "online       %.4g s, deviation %.2g, of %u passes\n"
+                  "online       %.4g s, deviation %s, of %u passes\n"
                   "keys         dealt in %.4g s; %.4g s of processor time a pass, online and keys\n"
                   "bytes        %.4g MB online, %.4g MB of keys, all parties; %" PRIu64 " rounds\n"
                   "jobs         %" PRIu64 ", %" PRIu64 " messages, %.4g AES calls of keys\n",
-                  mean(f->online_s, f->iters), deviation(f->online_s, f->iters), f->iters,
-                  mean(f->preproc_s, f->iters), f->processor_s, 1e-6 * (double)f->online_bytes,
-                  1e-6 * (double)f->preproc_bytes, f->rounds, f->jobs, f->flushes, f->aes_calls);
+                  mean(f->online_s, f->iters), spread, f->iters, mean(f->preproc_s, f->iters),
+                  f->processor_s, 1e-6 * (double)f->online_bytes, 1e-6 * (double)f->preproc_bytes,
+                  f->rounds, f->jobs, f->flushes, f->aes_calls);
     (void)fprintf(to, "memory       %.4g GB of the process", 1e-9 * (double)f->rss_bytes);
     if (on_gpu(s))
         (void)fprintf(to, ", %.4g GB of tensors on devices", 1e-9 * (double)f->gpu_bytes);
