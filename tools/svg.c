@@ -4,8 +4,10 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "atomic_file.h"
+#include "report.h"
 
 enum { WIDTH = 760, PANEL = 300, LEFT = 80, RIGHT = 20, TOP = 40, BOTTOM = 50, LINE = 18 };
 
@@ -178,5 +180,24 @@ int svg_write(const char *option, const char *path, const char *title, const svg
     (void)fputs("</svg>\n", f);
     status = atomic_file_finish(out);
     atomic_file_close(out);
+    return status;
+}
+
+int svg_losses(const char *path, uint32_t first, const double *loss, uint32_t count,
+               const char *unit) {
+    if (path == NULL || count == 0)
+        return EXIT_DONE;
+    double *x = malloc(count * sizeof *x);
+    if (x == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    for (uint32_t i = 0; i < count; i++)
+        x[i] = first + i + 1;
+    const svg_series series = {"loss", "#1560bd", x, loss, count, true};
+    svg_panel panel = {
+        .x = {.label = "step", .whole = true}, .y = {.label = unit}, .series = &series, .count = 1};
+    svg_fit(&panel.x, x, count);
+    svg_fit(&panel.y, loss, count);
+    const int status = svg_write("plot", path, "Loss of each step's batch", &panel, 1);
+    free(x);
     return status;
 }

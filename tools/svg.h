@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct svg_series {
     const char *name, *colour;
@@ -33,5 +34,9 @@ void svg_fit(svg_axis *a, const double *v, size_t count);
  * after reporting. */
 int svg_write(const char *option, const char *path, const char *title, const svg_panel *panels,
               unsigned count);
+/* --plot of a training: the losses of its steps, the first of which is number `first`, counted from
+ * 0; `unit` is theirs. As svg_write(); without a path or a loss nothing. */
+int svg_losses(const char *path, uint32_t first, const double *loss, uint32_t count,
+               const char *unit);
 
 #endif

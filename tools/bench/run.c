@@ -105,7 +105,7 @@ static int open_executor(run *r, unsigned p, uvcc_config *cfg) {
         const int rc = card_open(&me->card, &c, &x, why);
         if (rc != 0)
             return report_error(rc == UVCC_ERR_CONFIG ? EXIT_BAD_INPUT : EXIT_FAILED,
-                                "--backend gpu: %s", why);
+                                "--backend gpu: %s; give cpu to do without", why);
         cfg->alloc = card_allocator(me->card);
     }
     if (o->no_fusion) {

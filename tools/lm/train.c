@@ -230,23 +230,7 @@ static json_t *to_json(const lm_run *r) {
 }
 
 static int plot(const lm_run *r) {
-    if (r->o->plot == NULL || r->losses == 0)
-        return EXIT_DONE;
-    double *x = malloc(r->losses * sizeof *x);
-    if (x == NULL)
-        return report_error(EXIT_FAILED, "out of memory");
-    for (uint32_t i = 0; i < r->losses; i++)
-        x[i] = r->start.step + i + 1;
-    const svg_series series = {"loss", "#1560bd", x, r->loss, r->losses, true};
-    svg_panel panel = {.x = {.label = "step", .whole = true},
-                       .y = {.label = "nats per byte"},
-                       .series = &series,
-                       .count = 1};
-    svg_fit(&panel.x, x, r->losses);
-    svg_fit(&panel.y, r->loss, r->losses);
-    const int status = svg_write("plot", r->o->plot, "Loss of each step's batch", &panel, 1);
-    free(x);
-    return status;
+    return svg_losses(r->o->plot, r->start.step, r->loss, r->losses, "nats per byte");
 }
 
 static void show_memory(const lm_run *r, const host_totals *t, FILE *to) {
