@@ -210,7 +210,11 @@ static bool send_all(triangle *t, uint8_t i) {
     for (uvcc_transmit tx; uvcc_session_poll_transmit(t->s[i], &tx, t->wire_ns) == 1; any = true) {
         if (t->opt.on_transmit != NULL)
             t->opt.on_transmit(t->opt.user, i, &tx);
-        for (uint32_t k = 0; k < tx.slice_count; k++)
+        if (t->opt.placing == TRIANGLE_SLICES)
+            assert_int_equal(
+                uvcc_session_feed_slices(t->s[tx.peer], i, tx.slices, tx.slice_count, t->wire_ns),
+                0);
+        for (uint32_t k = 0; k < tx.slice_count && t->opt.placing != TRIANGLE_SLICES; k++)
             hear(t, tx.peer, i, tx.slices[k].data, tx.slices[k].len);
         assert_int_equal(uvcc_session_transmit_done(t->s[i], tx.peer, tx.id, tx.total, t->wire_ns),
                          0);

@@ -27,8 +27,9 @@ typedef struct triangle_options {
      * and one task after the other if there is an on_task, which is called before and after (done)
      * each. */
     bool wired;
-    /* Wired: bytes that have a place in a message are a call of their own, and go straight in. */
-    enum { TRIANGLE_FED, TRIANGLE_FED_APART, TRIANGLE_IN_PLACE } placing;
+    /* Wired: bytes that have a place in a message are a call of their own, and go straight in; or a
+     * transmit's slices are one call. */
+    enum { TRIANGLE_FED, TRIANGLE_FED_APART, TRIANGLE_IN_PLACE, TRIANGLE_SLICES } placing;
     bool ticks; /* wired: but time goes on, by 1 ms a turn, and no turn is the last */
     void (*on_task)(void *user, unsigned party, const uvcc_job *job, uint32_t task, bool done);
     /* ... and this before a party sends what its jobs made; may be NULL. */

@@ -238,8 +238,10 @@ static int open_party(host *h, host_worker *w, unsigned p) {
     int rc = uvcc_config_default(&cfg, sizeof cfg);
     if (rc == 0) {
         configure(h, w, p, &cfg, &cpu);
-        if (h->threads != NULL)
+        if (h->threads != NULL) {
             parties_configure(h->threads, p, &cpu);
+            parties_share_frames(h->threads, &cfg);
+        }
         if (h->cards[p] != NULL)
             cards_on_wake(h->cards[p], cpu.wake, cpu.wake_user);
         const int status = host_open_card(h, w, p, &cfg, &cpu);

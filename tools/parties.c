@@ -16,9 +16,9 @@
  * none is called and no executor works, nothing but time can bring progress: the last one moves the
  * clock, under the lock, while the others stand still.
  *
- * Frames are sealed and opened in these threads, which takes longer than all else that they do. So
- * jobs that an executor's own threads run go out before each of both, and one transmit is sealed at
- * a time. */
+ * Frames are sealed and opened in these threads, which takes longer than all else that they do:
+ * where there are cores for that, others help (crew.h). Jobs that an executor's own threads run go
+ * out before each of both, and one transmit is sealed at a time. */
 #include "parties.h"
 
 #include <assert.h>
@@ -31,10 +31,13 @@
 #include <uvcc/host.h>
 #include <uvcc/types.h>
 
-#define PIECE_BYTES ((size_t)256 << 10) /* fed at a time: see uvcc_session_memory_bound() */
-#define REOPEN_NS   10000000u           /* after a stream broke */
-#define LOOK_NS     200000u             /* by the host's clock */
-#define LOOK_CORES  8                   /* as many, or it is a core that others want */
+#include "crew.h"
+
+#define REOPEN_NS   10000000u    /* after a stream broke */
+#define LOOK_NS     200000u      /* by the host's clock */
+#define LOOK_CORES  8            /* as many, or it is a core that others want */
+#define FRAME_BYTES (128u << 10) /* of those that are sealed and opened side by side, */
+#define FRAMES      8u           /* as many in a transmit */
 
 enum { EMPTY, FULL, TAKEN, DONE }; /* a lane */
 enum { AWAKE, CALLED, ASLEEP };    /* a party's thread */
@@ -84,6 +87,7 @@ struct parties {
     atomic_ullong now;
     atomic_bool over;
     bool looks;
+    crew *crew; /* NULL: there are not enough cores */
     int result;
 };
 
@@ -234,20 +238,6 @@ static int keep_stream(party *me, uint32_t worker, unsigned peer, bool *moved) {
 
 /* ---- bytes ---- */
 
-static int feed(party *me, uvcc_session *s, unsigned peer, const uvcc_transmit *tx) {
-    const uint64_t now = parties_now(me->of);
-    int rc = 0;
-    for (uint32_t i = 0; i < tx->slice_count; i++) {
-        const uvcc_slice *from = &tx->slices[i];
-        for (size_t at = 0; at < from->len && rc != UVCC_ERR_STREAM_BROKEN && wrong(rc) == 0;) {
-            const size_t left = from->len - at, n = left < PIECE_BYTES ? left : PIECE_BYTES;
-            rc = uvcc_session_feed(s, (uint8_t)peer, from->data + at, n, now);
-            at += n;
-        }
-    }
-    return rc;
-}
-
 static int receive(party *me, uint32_t worker, unsigned peer, bool *moved) {
     triangle *t = &me->of->triangles[worker];
     member *m = &me->members[worker];
@@ -256,7 +246,8 @@ static int receive(party *me, uint32_t worker, unsigned peer, bool *moved) {
     if (!m->open[peer] || atomic_load(&in->state) != FULL ||
         !atomic_compare_exchange_strong(&in->state, &state, TAKEN))
         return 0;
-    const int rc = feed(me, m->session, peer, &in->tx);
+    const int rc = uvcc_session_feed_slices(m->session, (uint8_t)peer, in->tx.slices,
+                                            in->tx.slice_count, parties_now(me->of));
     if (rc == UVCC_ERR_STREAM_BROKEN) {
         stream *s = stream_of(t, me->number, peer);
         atomic_store(&s->open_at, parties_now(me->of) + REOPEN_NS);
@@ -469,6 +460,14 @@ void parties_configure(parties *x, unsigned number, uvcc_cpu_config *executor) {
     executor->wake_user = &x->party[number];
 }
 
+void parties_share_frames(parties *x, uvcc_config *session) {
+    if (x->crew == NULL)
+        return;
+    session->threads.parallel = crew_parallel(x->crew);
+    session->links.frame_bytes = FRAME_BYTES;
+    session->links.transmit_frames = FRAMES;
+}
+
 void parties_join(parties *x, uint32_t worker, unsigned number, uvcc_session *s,
                   uvcc_cpu *executor) {
     assert(worker < x->c.workers && number < UVCC_PARTIES);
@@ -480,8 +479,10 @@ int parties_new(parties **out, const parties_config *c) {
     if (x == NULL)
         return UVCC_ERR_NOMEM;
     x->c = *c;
-    x->looks = sysconf(_SC_NPROCESSORS_ONLN) >= LOOK_CORES;
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    x->looks = cores >= LOOK_CORES;
     bool ok = pthread_mutex_init(&x->lock, NULL) == 0;
+    ok = (!x->looks || crew_new(&x->crew, (unsigned)cores / 2 - 2) == 0) && ok;
     x->triangles = calloc(c->workers, sizeof *x->triangles);
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         party *me = &x->party[p];
@@ -505,6 +506,7 @@ void parties_free(parties *x) {
         (void)pthread_cond_destroy(&x->party[p].wake);
         free(x->party[p].members);
     }
+    crew_free(x->crew);
     (void)pthread_mutex_destroy(&x->lock);
     free(x->triangles);
     free(x);

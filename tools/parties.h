@@ -41,6 +41,9 @@ int parties_new(parties **out, const parties_config *c);
 void parties_free(parties *x);
 /* The hook that executors with threads need (wake, wake_user), of a party's. */
 void parties_configure(parties *x, unsigned party, uvcc_cpu_config *executor);
+/* What of a session's configuration has its frames sealed and opened by several threads, where
+ * there are cores for that. */
+void parties_share_frames(parties *x, uvcc_config *session);
 /* A worker of a party: all are there before the first run. */
 void parties_join(parties *x, uint32_t worker, unsigned party, uvcc_session *s, uvcc_cpu *executor);
 

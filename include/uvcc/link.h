@@ -72,6 +72,11 @@ typedef struct uvcc_link_config {
     uint64_t rate_bytes_per_s;     /**< datagrams: bytes of frames per second. FIXED: the rate, 0:
                                         none, the peer's credit is all that bounds. BBR and CUBIC:
                                         never faster than this, 0: no such bound */
+    uvcc_parallel parallel; /**< streams: seals and opens frames of a transmit side by side; may be
+                                 NULL. Bytes are the same with and without it */
+    uint32_t transmit_frames; /**< streams: frames of a sealed transmit, 1..16; 0: 1, so that the
+                                   peer opens one while the next is sealed. Messages are then cut
+                                   into as many frames, of half of frame_bytes at least */
 } uvcc_link_config;
 
 typedef struct uvcc_link_stats {
@@ -181,6 +186,10 @@ UVCC_API int uvcc_link_transmit_done(uvcc_link *l, uint64_t id, size_t bytes, ui
  * reconnect there too) are ever returned.
  * After either, a stream's bytes are refused until uvcc_link_stream_opened. */
 UVCC_API int uvcc_link_feed(uvcc_link *l, const uint8_t *data, size_t len, uint64_t now);
+/** The same of bytes that stand in several places, as those of a transmit: whole frames that follow
+ * each other in them are opened side by side, by `parallel`. Streams only. */
+UVCC_API int uvcc_link_feed_slices(uvcc_link *l, const uvcc_slice *slices, uint32_t count,
+                                   uint64_t now);
 /** Reading straight into place (streams). 1: the next *len bytes of the stream, or fewer, may be
  * put at *to, where they belong: the rest of the body of a frame whose header came. 0: nowhere now
  * (between frames, in a header or a tag, or what comes is not wanted): use feed. The pointer is

@@ -105,7 +105,7 @@ typedef struct uvcc_config_links {
     uint64_t suspicious_window_ns;
     uint32_t congestion;       /**< datagrams: enum uvcc_congestion, for each of the two links, and
                                     so is the rate */
-    uint32_t reserved32;       /**< 0 */
+    uint32_t transmit_frames;  /**< as in uvcc_link_config */
     uint64_t rate_bytes_per_s; /**< 0: none */
     /** A peer of which nothing is heard for so long is told of (PEER_SILENT); 0: never. Heard is
      * what nobody can replay (uvcc_link_stats.heard_ns), and before READY, where no key proves
@@ -214,6 +214,12 @@ typedef struct uvcc_config_agree {
 /** 64 bits of SHA-256 over len bytes, never 0; 0 if bytes is NULL and len is not 0. */
 UVCC_API uint64_t uvcc_agree_hash(const void *bytes, size_t len);
 
+/** Threads of the host for what a session computes itself. */
+typedef struct uvcc_config_threads {
+    uvcc_parallel parallel; /**< as in uvcc_link_config, for both links */
+    uint64_t reserved[2];   /**< 0 */
+} uvcc_config_threads;
+
 /** Hooks, then groups. Zero means the default where one is named; unknown `flags` are refused.
  *
  * Versions: `size` is the caller's sizeof. A library takes a structure that ends earlier than its
@@ -242,6 +248,7 @@ typedef struct uvcc_config {
     uvcc_config_consent consent;
     uvcc_config_agree agree;
     uvcc_config_names names; /**< <uvcc/names.h> */
+    uvcc_config_threads threads;
 } uvcc_config;
 
 /** cfg_size = sizeof *cfg of the caller's header. */
@@ -304,6 +311,10 @@ UVCC_API int uvcc_session_start(uvcc_session *s, uint64_t now);
  * is not frames (an op's own memory) aborts the session with reason MEMORY. */
 UVCC_API int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
                                uint64_t now);
+/** uvcc_session_feed() of bytes of a stream that stand in several places, as those of a transmit:
+ * whole frames that follow each other in them are opened side by side, by threads.parallel. */
+UVCC_API int uvcc_session_feed_slices(uvcc_session *s, uint8_t peer, const uvcc_slice *slices,
+                                      uint32_t count, uint64_t now);
 /** Reading a stream straight into place: 1 and where the next *len bytes of it, or fewer, may be
  * put; 0: nowhere now, use feed; UVCC_ERR_USAGE on datagrams. Valid until the next call on this
  * session that is not one of those that only ask (a step that ends may free what it points into).

@@ -93,6 +93,14 @@ typedef struct uvcc_logger {
     void *user;
 } uvcc_logger;
 
+/** Parallel-for hook: runs item(arg, 0) .. item(arg, count - 1), each once, in any threads and any
+ * order, and returns when all are done. What the caller wrote is seen by the items, and what they
+ * write by the caller. */
+typedef struct uvcc_parallel {
+    void (*run)(void *user, void (*item)(void *arg, uint32_t i), void *arg, uint32_t count);
+    void *user;
+} uvcc_parallel;
+
 /** Bytes that someone else owns. */
 typedef struct uvcc_slice {
     const uint8_t *data;

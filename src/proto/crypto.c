@@ -167,6 +167,10 @@ int uvcci_aead_init(uvcci_aead *a, uint8_t suite, const uint8_t key[32]) {
     }
 }
 
+bool uvcci_aead_is_shared(const uvcci_aead *a) {
+    return a->suite != UVCCI_SUITE_AES256_GCM || a->gcm->shared;
+}
+
 void uvcci_aead_free(uvcci_aead *a) {
     if (a->gcm != NULL)
         a->gcm->close_key(a->gcm_key);

@@ -50,6 +50,8 @@ int uvcci_aead_init(uvcci_aead *a, uint8_t suite, const uint8_t key[32]);
 /* Suite 2 by one library, for tests; uvcci_aead_init() takes the fastest that works. */
 int uvcci_aead_init_gcm(uvcci_aead *a, const uvcci_gcm_way *way, const uint8_t key[32]);
 void uvcci_aead_free(uvcci_aead *a); /* wipes; safe on a zeroed struct */
+/* Several threads may seal and open with it at a time. */
+bool uvcci_aead_is_shared(const uvcci_aead *a);
 /* Detached tag, so that a message can be sealed where it stands: in == out is allowed. */
 int uvcci_aead_seal(uvcci_aead *a, uint64_t seq, const void *ad, size_t ad_len, const void *in,
                     size_t len, void *out, uint8_t tag[16]);
@@ -57,9 +59,9 @@ int uvcci_aead_seal(uvcci_aead *a, uint64_t seq, const void *ad, size_t ad_len, 
 int uvcci_aead_open(uvcci_aead *a, uint64_t seq, const void *ad, size_t ad_len, const void *in,
                     size_t len, const uint8_t tag[16], void *out);
 
-/* The same of a piece that comes in parts, all of one key one after the other. False: the suite
- * has no such way; open it when it is whole. What is in out means nothing before the end said 0,
- * and is the caller's to wipe if it does not. */
+/* The same of a piece that comes in parts, of a key that is not shared one after the other. False:
+ * the suite has no such way; open it when it is whole. What is in out means nothing before the end
+ * said 0, and is the caller's to wipe if it does not. */
 bool uvcci_aead_open_begin(uvcci_aead *a, uvcci_gcm_part *part, uint64_t seq, const void *ad,
                            size_t ad_len);
 void uvcci_aead_open_more(uvcci_aead *a, uvcci_gcm_part *part, const void *in, size_t len,

@@ -18,6 +18,8 @@ typedef struct uvcci_gcm_part {
 
 typedef struct uvcci_gcm_way {
     const char *name;
+    bool
+        shared; /* a key may be in use by several threads at a time, by all calls but close_key() */
     /* What belongs to one key, or NULL. */
     void *(*open_key)(const uint8_t key[32]);
     void (*close_key)(void *k); /* wipes; NULL is allowed */
@@ -27,8 +29,9 @@ typedef struct uvcci_gcm_way {
                 size_t len, void *out, uint8_t tag[16]);
     int (*open)(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len, const void *in,
                 size_t len, const uint8_t tag[16], void *out);
-    /* The same of a piece that comes in parts: one at a time of a key, and no other call of it but
-     * seal() between. What is in out means nothing before the end, which wipes `part`. */
+    /* The same of a piece that comes in parts: if a key is not shared one at a time, and no other
+     * call of it but seal() between. What is in out means nothing before the end, which wipes
+     * `part`. */
     void (*open_begin)(void *k, uvcci_gcm_part *part, const uint8_t nonce[12], const void *ad,
                        size_t ad_len);
     void (*open_more)(void *k, uvcci_gcm_part *part, const void *in, size_t len, void *out);

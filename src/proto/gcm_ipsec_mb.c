@@ -120,6 +120,7 @@ static int open_end(void *k, uvcci_gcm_part *part, const uint8_t tag[16]) {
 }
 
 const uvcci_gcm_way uvcci_gcm_ipsec_mb = {.name = "ipsec-mb",
+                                          .shared = true,
                                           .open_key = open_key,
                                           .close_key = close_key,
                                           .seal = seal,

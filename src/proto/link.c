@@ -57,6 +57,7 @@ static void resolve(uvcc_link_config *c) {
     const uint64_t bytes = UINT64_C(32) << 20;
     set_default32(&c->frame_bytes, FRAME_BYTES);
     set_default32(&c->datagram_bytes, UVCCI_PACKET_BYTES);
+    set_default32(&c->transmit_frames, 1);
     set_default(&c->tx_online_bytes, bytes);
     set_default(&c->tx_keys_bytes, bytes);
     set_default(&c->rx_online_bytes, bytes);
@@ -88,6 +89,8 @@ static const char *sizes_fault(const uvcc_link_config *c) {
         return "rx_online_bytes is above 2^40";
     if (c->rx_keys_bytes > most)
         return "rx_keys_bytes is above 2^40";
+    if (c->transmit_frames > UVCCI_SIDE_FRAMES)
+        return "transmit_frames is above 16";
     if (c->rx_messages_max > 1u << 24)
         return "rx_messages_max is above 2^24";
     return c->rx_ranges_max > 1u << 20 ? "rx_ranges_max is above 2^20" : NULL;
@@ -331,6 +334,27 @@ int uvcc_link_feed(uvcc_link *l, const uint8_t *data, size_t len, uint64_t now) 
     uvcci_link_tick(l, now);
     l->stats.bytes_rx += len;
     return l->cfg.datagram ? uvcci_rx_packet(l, data, len) : uvcci_stream_feed(l, data, len);
+}
+
+int uvcci_link_feed_some(uvcc_link *l, uvcci_slices *from, uint64_t now) {
+    const uvcci_slices before = *from;
+    uvcci_link_tick(l, now);
+    const int err = uvcci_stream_feed_some(l, from);
+    for (const uvcc_slice *s = before.at; s != from->at; s++)
+        l->stats.bytes_rx += s->len;
+    l->stats.bytes_rx += from->done - before.done;
+    return err;
+}
+
+int uvcc_link_feed_slices(uvcc_link *l, const uvcc_slice *slices, uint32_t count, uint64_t now) {
+    if (l == NULL || (slices == NULL && count != 0) || l->cfg.datagram)
+        return UVCC_ERR_USAGE;
+    const uint8_t *data;
+    uvcci_slices from = {.at = slices, .count = count};
+    int err = 0;
+    while (err == 0 && uvcci_slices_run(&from, &data) != 0)
+        err = uvcci_link_feed_some(l, &from, now);
+    return err;
 }
 
 int uvcc_link_rx_buffer(uvcc_link *l, uint8_t **to, size_t *len) {

@@ -68,16 +68,15 @@ static void violate(uvcc_link *l, const char *why) {
         l->violation = why;
 }
 
-/* False: no memory. Of a step before this run's first there is no frame, and no key. */
-static bool piece_key(uvcc_link *l, const uvcc_frame_header *h, uvcci_aead **key) {
+/* Of a step before this run's first there is no frame, and no key. */
+bool uvcci_rx_piece_key(uvcc_link *l, const uvcc_frame_header *h, uvcci_aead **key) {
     assert(uvcci_frame_is_sealed(h));
     *key = NULL;
     return !uvcci_link_has_key(l, h->step) ||
            (*key = uvcci_link_key_of(l, h->step, h->seq, false)) != NULL;
 }
 
-/* What opening a piece said. */
-static int piece_opened(uvcc_link *l, const uvcc_frame_header *h, int err, bool had_key) {
+int uvcci_rx_piece_opened(uvcc_link *l, const uvcc_frame_header *h, int err, bool had_key) {
     suspect_note(l, SUSPECT_DATA, err != 0);
     if (err != 0 && had_key)
         uvcci_keys_forged(l, h->step);
@@ -88,17 +87,17 @@ static int piece_opened(uvcc_link *l, const uvcc_frame_header *h, int err, bool 
 static int open_piece(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *header,
                       const uint8_t *body, const uint8_t *tag, uint8_t *out) {
     uvcci_aead *key;
-    if (!piece_key(l, h, &key))
+    if (!uvcci_rx_piece_key(l, h, &key))
         return UVCC_ERR_NOMEM;
     const int err = key == NULL ? UVCC_ERR_AUTH
                                 : uvcci_aead_open(key, h->seq, header, UVCCI_FRAME_BOUND_BYTES,
                                                   body, uvcci_frame_piece(h), tag, out);
-    return piece_opened(l, h, err, key != NULL);
+    return uvcci_rx_piece_opened(l, h, err, key != NULL);
 }
 
 int uvcci_rx_open_begin(uvcc_link *l) {
     uvcci_rx_partial *in = l->rx.in;
-    if (!piece_key(l, &in->h, &in->key))
+    if (!uvcci_rx_piece_key(l, &in->h, &in->key))
         return UVCC_ERR_NOMEM;
     if (in->key != NULL &&
         !uvcci_aead_open_begin(in->key, &in->part, in->h.seq, in->header, UVCCI_FRAME_BOUND_BYTES))
@@ -114,7 +113,7 @@ int uvcci_rx_open_end(uvcc_link *l) {
     in->key = NULL;
     if (err != 0)
         uvcci_wipe(in->to, uvcci_frame_piece(&in->h));
-    return piece_opened(l, &in->h, err, true);
+    return uvcci_rx_piece_opened(l, &in->h, err, true);
 }
 
 /* The place for a frame, and its bytes in it. */

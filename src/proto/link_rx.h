@@ -15,6 +15,10 @@ int uvcci_rx_take(uvcc_link *l, const uvcc_frame_header *h, const uint8_t *heade
                   const uint8_t *payload);
 /* An unsealed HELLO from the peer to us; asked where its tag is another session's. */
 bool uvcci_rx_foreign_hello(const uvcc_link *l, const uvcc_frame_header *h);
+/* The key of a sealed data frame; NULL: there is none. False: no memory. */
+bool uvcci_rx_piece_key(uvcc_link *l, const uvcc_frame_header *h, uvcci_aead **key);
+/* What opening its piece said, which it gives back: to count what is forged. */
+int uvcci_rx_piece_opened(uvcc_link *l, const uvcc_frame_header *h, int err, bool had_key);
 /* The sealed piece of a stream's data frame, l->rx.in, is opened where it goes: as it comes, which
  * begins when its header is here, and ends when it is whole. */
 int uvcci_rx_open_begin(uvcc_link *l);

@@ -12,7 +12,8 @@
 /* Payloads up to this are copied next to their headers: one slice for many short frames. */
 #define COPY_MAX_BYTES 128u
 
-/* A sealed stream's transmit is closed at a frame, or when it holds this much. */
+/* A sealed stream's transmit is closed at as many frames as the host said, or when it holds this
+ * much. */
 #define SEALED_MIN_BYTES (64u << 10)
 
 bool uvcci_scratch_reserve(uvcc_link *l, size_t cap) {
@@ -27,7 +28,7 @@ bool uvcci_scratch_reserve(uvcc_link *l, size_t cap) {
         l->tx.scratch = s;
     }
     s->used = s->total = 0;
-    s->first = s->count = 0;
+    s->first = s->count = s->seals = 0;
     s->has_ack = false;
     return true;
 }
@@ -81,7 +82,9 @@ size_t uvcci_scratch_room(const uvcc_link *l) {
     if (l->cfg.datagram)
         return s->total >= l->tx.path.packet ? 0 : l->tx.path.packet - s->total;
     uint32_t most = l->tx.transmit_max;
-    if (l->keys != NULL && most > l->cfg.frame_bytes) /* the peer opens one, the next is sealed */
+    if (l->keys != NULL && l->cfg.transmit_frames > 1)
+        most = l->cfg.transmit_frames * l->cfg.frame_bytes;
+    else if (l->keys != NULL && most > l->cfg.frame_bytes) /* one is opened, the next is sealed */
         most = l->cfg.frame_bytes > SEALED_MIN_BYTES ? l->cfg.frame_bytes : SEALED_MIN_BYTES;
     return s->total >= most ? 0 : SIZE_MAX;
 }

@@ -33,6 +33,18 @@ void uvcci_link_expect(uvcc_link *l, uint64_t tx_messages);
 /* After set_keys: a sealed HELLO that came before, if it is the peer's. */
 void uvcci_link_take_early(uvcc_link *l);
 
+/* What is left of bytes in several places. */
+typedef struct uvcci_slices {
+    const uvcc_slice *at;
+    uint32_t count;
+    size_t done; /* of the first */
+} uvcci_slices;
+
+/* What is left of the first place that has anything; 0: nothing is left. */
+size_t uvcci_slices_run(uvcci_slices *s, const uint8_t **data);
+/* uvcc_link_feed_slices() of some of what is left, at least a byte: its owner takes what became
+ * whole before the rest comes. */
+int uvcci_link_feed_some(uvcc_link *l, uvcci_slices *from, uint64_t now);
 /* The bytes that uvcc_link_rx_buffer() offered last and where, if that still holds; else 0. */
 size_t uvcci_link_offered(const uvcc_link *l, const uint8_t **at);
 

@@ -115,11 +115,26 @@ typedef struct uvcci_seq_list {
  * slices of their messages. */
 #define UVCCI_SCRATCH_SLICES UVCC_TRANSMIT_SLICES_MAX
 
+/* As many frames are sealed, or opened, side by side at most. */
+#define UVCCI_SIDE_FRAMES 16u
+
+/* A frame that is to be sealed. */
+typedef struct uvcci_seal {
+    uvcci_aead *key; /* NULL: it goes as it is */
+    uint64_t seq;
+    uvcci_tx_frame *frame;
+    uint8_t *data;         /* its piece */
+    uint8_t *header, *tag; /* their places in the transmit */
+    int err;
+} uvcci_seal;
+
 typedef struct uvcci_scratch {
     size_t cap, used;      /* of bytes */
     size_t total;          /* bytes on offer and not yet taken */
     uint32_t first, count; /* slices */
     bool has_ack;
+    uint32_t seals; /* frames that wait for theirs, while it is built */
+    uvcci_seal seal[UVCCI_SIDE_FRAMES];
     uvcc_slice slices[UVCCI_SCRATCH_SLICES];
     uint8_t bytes[];
 } uvcci_scratch;

@@ -32,6 +32,9 @@
 /* A stream's frame up to this is taken at once when all of it is there. */
 #define WHOLE_MAX_BYTES 4096u
 
+/* Taken at a time: see uvcc_session_memory_bound(). */
+#define PIECE_BYTES ((size_t)256 << 10)
+
 enum { MODE_SKIP = 0, MODE_PLACE = 1, MODE_GATHER = 2 };
 
 static uvcci_place partial_place(const uvcc_link *l) {
@@ -306,6 +309,32 @@ int uvcci_stream_feed(uvcc_link *l, const uint8_t *data, size_t len) {
         len -= (size_t)n;
     }
     return 0;
+}
+
+/* What of len bytes belongs to the frame that is coming, or begins with them. */
+static size_t of_frame(const uvcc_link *l, const uint8_t *data, size_t len) {
+    const uvcci_rx_partial *in = l->rx.in;
+    size_t left = UVCC_FRAME_HEADER_BYTES;
+    if (uvcci_stream_quiet(l))
+        left += len >= left ? uvcci_frame_payload_len(data) : 0;
+    else if (in->header_got < UVCC_FRAME_HEADER_BYTES)
+        left -= in->header_got;
+    else
+        left = in->h.payload_len - in->got;
+    return left < len ? left : len;
+}
+
+int uvcci_stream_feed_some(uvcc_link *l, uvcci_slices *from) {
+    const uint8_t *data;
+    const int frames = !l->rx.broken && uvcci_stream_quiet(l) ? uvcci_open_frames(l, from) : 0;
+    if (frames != 0)
+        return frames < 0 ? stream_break(l, frames) : 0;
+    size_t n = uvcci_slices_run(from, &data);
+    if (n == 0)
+        return 0;
+    n = of_frame(l, data, n < PIECE_BYTES ? n : PIECE_BYTES);
+    uvcci_slices_skip(from, n);
+    return uvcci_stream_feed(l, data, n);
 }
 
 size_t uvcci_stream_offer(uvcc_link *l, uint8_t **to) {

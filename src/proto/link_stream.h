@@ -3,11 +3,15 @@
 #ifndef UVCCI_LINK_STREAM_H
 #define UVCCI_LINK_STREAM_H
 
+#include "proto/link_open.h"
 #include "proto/link_state.h"
 
 /* Any run of bytes; all are consumed. 0, UVCC_ERR_STREAM_BROKEN or UVCC_ERR_NOMEM, and after either
  * UVCC_ERR_STREAM_BROKEN until uvcci_stream_reset. */
 int uvcci_stream_feed(uvcc_link *l, const uint8_t *data, size_t len);
+/* Some of what is left in *from, at least a byte: frames that can be opened side by side, or a
+ * piece of no more than 256 KiB. The same errors. */
+int uvcci_stream_feed_some(uvcc_link *l, uvcci_slices *from);
 /* Where the next bytes of the stream may be put, and how many at most: the rest of the body of the
  * frame that is coming. 0: nowhere. */
 size_t uvcci_stream_offer(uvcc_link *l, uint8_t **to);

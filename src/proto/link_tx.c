@@ -26,12 +26,14 @@
 #include "proto/link_pool.h"
 #include "proto/link_queue.h"
 #include "proto/link_scratch.h"
+#include "proto/link_seal.h"
 #include "proto/link_send.h"
 #include "proto/link_window.h"
 #include "proto/mutant.h"
 
 #define SCRATCH_BYTES (15u << 10)
 #define RETRY_NS      UINT64_C(1000000)
+#define FIRST_BYTES   4096u
 
 /* A stream's transmit is closed when it holds this much: it bounds what an urgent message waits
  * for. A stream that takes one at once takes more in a call, at less cost; not of what is sealed,
@@ -237,44 +239,41 @@ static void data_header(const uvcc_link *l, const uvcc_link_msg *m, const uvcci_
     uvcc_frame_encode_header(&h, out);
 }
 
-static void put_frame_body(uvcc_link *l, uvcci_tx_frame *f) {
+/* Gives the place of the tag. */
+static uint8_t *put_frame_body(uvcc_link *l, uvcci_tx_frame *f) {
     uvcci_scratch *s = l->tx.scratch;
+    uint8_t *tag = NULL;
     uvcci_scratch_slice(s, f->msg->data + f->offset, f->len);
     if (l->keys != NULL)
-        memcpy(uvcci_scratch_put(s, UVCCI_TAG_BYTES), f->tag, UVCCI_TAG_BYTES);
+        tag = memcpy(uvcci_scratch_put(s, UVCCI_TAG_BYTES), f->tag, UVCCI_TAG_BYTES);
     l->stats.frames_tx++;
     if (!l->cfg.datagram)
-        return;
+        return tag;
     uvcci_link_cc_sent(l, f);
     f->sent_ns = l->now;
     f->xmit = l->tx.xmit++;
     if (l->tx.sent.first == 0) /* RFC 6298 5.1: what is sent later does not put silence off */
         l->tx.rto_base = l->now;
+    return tag;
 }
 
 /* First transmission: seals the piece where it stands. The frame's fields are set but tag and crc.
  */
 static int emit_first(uvcc_link *l, uint64_t seq, uvcci_tx_frame *f) {
-    uint8_t *data = f->msg->data + f->offset, header[UVCC_FRAME_HEADER_BYTES];
+    uvcci_seal s = {.seq = seq, .frame = f, .data = f->msg->data + f->offset};
+    if (l->keys != NULL && (s.key = uvcci_link_key_of(l, f->msg->step, seq, true)) == NULL)
+        return UVCC_ERR_CRYPTO;
     f->ack = l->keys != NULL ? 0 : l->rx.cum;
-    data_header(l, f->msg, f, seq, f->ack, header);
-    if (l->keys != NULL) {
-        uvcci_aead *key = uvcci_link_key_of(l, f->msg->step, seq, true);
-        if (key == NULL)
-            return UVCC_ERR_CRYPTO;
-        if (uvcci_aead_seal(key, seq, header, UVCCI_FRAME_BOUND_BYTES, data, f->len, data,
-                            f->tag) != 0) {
-            l->tx.fatal = UVCC_ERR_CRYPTO; /* the piece is lost */
-            return UVCC_ERR_CRYPTO;
-        }
-    }
-    f->crc = uvcc_frame_crc(header, data, f->len);
-    if (l->keys != NULL)
-        f->crc = uvcci_crc32(f->crc, f->tag, sizeof f->tag);
-    uvcci_frame_put_crc(header, f->crc);
-    memcpy(uvcci_scratch_put(l->tx.scratch, sizeof header), header, sizeof header);
-    put_frame_body(l, f);
-    return 0;
+    s.header = uvcci_scratch_put(l->tx.scratch, UVCC_FRAME_HEADER_BYTES);
+    data_header(l, f->msg, f, seq, f->ack, s.header);
+    const bool waits = uvcci_seal_may_wait(l, &s);
+    int err = waits ? 0 : uvcci_seal_now(&s);
+    s.tag = put_frame_body(l, f);
+    if (waits)
+        err = uvcci_seal_later(l, &s);
+    if (err != 0)
+        l->tx.fatal = err; /* the piece is lost */
+    return err;
 }
 
 /* Later ones change the ack alone; the CRC of the difference, moved past the payload, corrects the
@@ -291,16 +290,29 @@ static void emit_again(uvcc_link *l, uint64_t seq, uvcci_tx_frame *f) {
     }
     f->resent = 1;
     l->stats.retransmissions++;
-    put_frame_body(l, f);
+    (void)put_frame_body(l, f);
     uvcci_flight_unlist(l, f);
     if (l->cfg.datagram)
         uvcci_flight_sent(l, seq, f);
 }
 
+/* Where the frames of a transmit are sealed and opened side by side, a message of less than a
+ * transmit is cut into as many; see uvcci_link_expect(). The first one is short: the peer has no
+ * place for its piece, nor for the others', before it opened that. */
+static uint32_t piece_max(const uvcc_link *l, const uvcc_link_msg *m) {
+    const uint32_t max = payload_max(l), least = (max + 1) / 2;
+    if (l->cfg.datagram || l->keys == NULL || l->cfg.transmit_frames == 1)
+        return max;
+    if (m->cut == 0 && m->len > least)
+        return least < FIRST_BYTES ? least : FIRST_BYTES;
+    const uint32_t share = (m->len / l->cfg.transmit_frames + 64) / 64 * 64;
+    return share < least ? least : share < max ? share : max;
+}
+
 /* Bytes of the next piece of m that go into a packet with `room` left, or -1: it waits for the
  * next. */
 static int64_t piece_bytes(const uvcc_link *l, const uvcc_link_msg *m, size_t room) {
-    uint32_t max = payload_max(l), left = m->len - m->cut;
+    uint32_t max = piece_max(l, m), left = m->len - m->cut;
     uint32_t chunk = UVCC_CHUNK_BYTES - m->cut % UVCC_CHUNK_BYTES;
     uint32_t want = left < chunk ? left : chunk;
     size_t head = UVCC_FRAME_HEADER_BYTES + seal_bytes(l);
@@ -447,6 +459,8 @@ static int build(uvcc_link *l) {
     uint32_t first = l->tx.xmit;
     err = emit_data(l);
     mark_packet(l, first);
+    if (uvcci_seal_rest(l) != 0)
+        err = l->tx.fatal = UVCC_ERR_CRYPTO;
     return err;
 }
 
@@ -618,9 +632,10 @@ void uvcci_tx_init(uvcc_link *l) {
     l->tx.window = UVCCI_WINDOW;
 }
 
-/* A frame of a message of several has half of what the least packet carries, or more (room_for()),
- * but for the last. The frames of all messages that the limits let in are few beside those that may
- * be in flight: twice as many, so that what follows a lost frame goes on until it came again. */
+/* A frame of a message of several has half of what the least packet carries, or more
+ * (piece_bytes()), but for the last, and the first (piece_max()). The frames of all messages that
+ * the limits let in are few beside those that may be in flight: twice as many, so that what follows
+ * a lost frame goes on until it came again. */
 void uvcci_link_expect(uvcc_link *l, uint64_t tx_messages) {
     const uint32_t frame = l->cfg.datagram ? UVCCI_PACKET_BYTES : l->cfg.frame_bytes;
     const uint64_t payload = frame - UVCC_FRAME_HEADER_BYTES - UVCC_FRAME_SEAL_BYTES;

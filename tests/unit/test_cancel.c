@@ -531,10 +531,9 @@ static void lame_turn(run *r, unsigned lame, unsigned *jobs, held_jobs *held) {
         }
         assert_int_equal(uvcc_session_on_timer(t->s[i], t->wire_ns), 0);
         while (uvcc_session_poll_transmit(t->s[i], &tx, t->wire_ns) == 1) {
-            for (uint32_t k = 0; k < tx.slice_count; k++)
-                assert_int_equal(uvcc_session_feed(t->s[tx.peer], i, tx.slices[k].data,
-                                                   tx.slices[k].len, t->wire_ns),
-                                 0);
+            assert_int_equal(
+                uvcc_session_feed_slices(t->s[tx.peer], i, tx.slices, tx.slice_count, t->wire_ns),
+                0);
             assert_int_equal(
                 uvcc_session_transmit_done(t->s[i], tx.peer, tx.id, tx.total, t->wire_ns), 0);
         }

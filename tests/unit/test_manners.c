@@ -132,6 +132,7 @@ static void test_too_early(void **state) {
     uvcc_program *p = relu_program(&mem);
     const uvcc_config c = triangle_config_alone(&mem, &seed);
     const uint8_t peer = (uint8_t)((c.identity.party + 1u) % 3u), byte = 0;
+    const uvcc_slice one = {.data = &byte, .len = 1};
     const int64_t v[COLS] = {0};
     const uint64_t u[COLS] = {0};
     uint64_t lo[COLS], hi[COLS];
@@ -144,6 +145,7 @@ static void test_too_early(void **state) {
     for (unsigned loaded = 0; loaded < 2; loaded++) {
         const char *why = loaded ? "not started" : "no program is loaded";
         REFUSES(s, UVCC_ERR_STATE, why, uvcc_session_feed(s, peer, &byte, 1, 0));
+        REFUSES(s, UVCC_ERR_STATE, why, uvcc_session_feed_slices(s, peer, &one, 1, 0));
         REFUSES(s, UVCC_ERR_STATE, why, uvcc_session_feed_ecn(s, peer, &byte, 1, false, 0));
         REFUSES(s, UVCC_ERR_STATE, why, uvcc_session_rx_buffer(s, peer, &to, &room));
         REFUSES(s, UVCC_ERR_STATE, why, uvcc_session_rx_filled(s, peer, 1, 0));
@@ -178,6 +180,10 @@ static void test_too_early(void **state) {
             uvcc_session_feed(s, c.identity.party, &byte, 1, 0));
     REFUSES(s, UVCC_ERR_USAGE, "party 3 is no peer", uvcc_session_peer_open(s, 3, 0));
     REFUSES(s, UVCC_ERR_USAGE, "no data", uvcc_session_feed(s, peer, NULL, 1, 0));
+    REFUSES(s, UVCC_ERR_USAGE, "no peer of party",
+            uvcc_session_feed_slices(s, c.identity.party, &one, 1, 0));
+    REFUSES(s, UVCC_ERR_USAGE, "no slices", uvcc_session_feed_slices(s, peer, NULL, 1, 0));
+    assert_int_equal(uvcc_session_feed_slices(s, peer, NULL, 0, 0), 0);
     REFUSES(s, UVCC_ERR_USAGE, "streams", uvcc_session_feed_ecn(s, peer, &byte, 1, false, 0));
     REFUSES(s, UVCC_ERR_USAGE, "party 3 is no peer", uvcc_session_rx_buffer(s, 3, &to, &room));
     REFUSES(s, UVCC_ERR_USAGE, "no place for the answer",
@@ -297,7 +303,6 @@ static void test_config_refusals(void **state) {
     REFUSED("alloc has no hooks", c.alloc.alloc = NULL);
     REFUSED("random has no hook", c.random.fill = NULL);
     REFUSED("flags", c.flags = 1);
-    REFUSED("links.reserved32", c.links.reserved32 = 1);
     REFUSED("reserved word", c.limits.reserved[sizeof c.limits.reserved / 8 - 1] = 1);
     REFUSED("identity.party", c.identity.party = 3);
     REFUSED("identity.sid_job", memset(c.identity.sid_job, 0, 32));
@@ -309,6 +314,7 @@ static void test_config_refusals(void **state) {
     REFUSED("links.suites", c.links.suites = 4);
     REFUSED("links.frame_bytes", c.links.frame_bytes = 255);
     REFUSED("links.frame_bytes", c.links.frame_bytes = 2u << 20);
+    REFUSED("links.transmit_frames", c.links.transmit_frames = 17);
     REFUSED("links.datagram_bytes", c.links.datagram_bytes = 255);
     REFUSED("links.datagram_bytes", c.links.datagram_bytes = 65508);
     REFUSED("links.congestion", c.links.congestion = 3);
@@ -343,6 +349,7 @@ static void test_link_options(void **state) {
     uvcc_config c = triangle_config_alone(&mem, &seed);
     c.links.datagram = true;
     c.links.frame_bytes = 70001;
+    c.links.transmit_frames = 3;
     c.links.datagram_bytes = 1402;
     c.links.rx_online_bytes = (5u << 20) + 3;
     c.links.rx_keys_bytes = (6u << 20) + 4;
@@ -372,6 +379,7 @@ static void test_link_options(void **state) {
         assert_int_equal(l->sid_tag, uvcc_session_sid_tag(s));
 #define SAME(member) assert_int_equal(l->member, c.links.member)
         SAME(frame_bytes);
+        SAME(transmit_frames);
         SAME(datagram_bytes);
         SAME(rx_online_bytes);
         SAME(rx_keys_bytes);

@@ -536,11 +536,11 @@ static void test_config(void **state) {
      * any. */
     size_t hooks = sizeof out.size + sizeof out.alloc + sizeof out.random + sizeof out.log +
                    sizeof out.record + sizeof out.trace + sizeof out.identity.reserved +
-                   sizeof out.place.reserved + sizeof out.links.reserved32 +
-                   sizeof out.limits.reserved + sizeof out.resume.reserved +
-                   sizeof out.checks.reserved + sizeof out.triples.reserved +
-                   sizeof out.consent /* the log has its hash */ + sizeof out.agree.name +
-                   sizeof out.agree.reserved + sizeof out.names;
+                   sizeof out.place.reserved + sizeof out.limits.reserved +
+                   sizeof out.resume.reserved + sizeof out.checks.reserved +
+                   sizeof out.triples.reserved + sizeof out.consent /* the log has its hash */ +
+                   sizeof out.agree.name + sizeof out.agree.reserved + sizeof out.names +
+                   sizeof out.threads;
     assert_in_range(sizeof out - hooks - len, 0, 36);
 
     assert_int_equal(uvcc_config_default(&in, sizeof in), 0);
@@ -689,6 +689,27 @@ static void test_in_place(void **state) {
         assert_int_equal(logs[k].len, fed[k].len);
         assert_memory_equal(logs[k].p, fed[k].p, fed[k].len);
         replays_equal(&logs[k], p, UVCC_CPU_DEFERRED, last_digest[k]);
+        free(fed[k].p);
+    }
+    forget_logs();
+    uvcc_program_free(p);
+}
+
+/* So do those of a transmit's slices. */
+static void test_slices(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = make_program(&mem, 20);
+    test_bytes fed[3];
+    triangle_options o = {.seed = 9, .wired = true, .ticks = true};
+    record_run(p, &o, 2);
+    memcpy(fed, logs, sizeof fed);
+    memset(logs, 0, sizeof logs);
+    o.placing = TRIANGLE_SLICES;
+    record_run(p, &o, 2);
+    for (unsigned k = 0; k < 3; k++) {
+        assert_int_equal(logs[k].len, fed[k].len);
+        assert_memory_equal(logs[k].p, fed[k].p, fed[k].len);
         free(fed[k].p);
     }
     forget_logs();
@@ -1123,23 +1144,15 @@ static void test_replay_without_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_cut_and_flipped),
-        cmocka_unit_test(test_sha_of_the_log),
-        cmocka_unit_test(test_grammar),
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_config),
-        cmocka_unit_test(test_replays),
-        cmocka_unit_test(test_outputs_are_digested),
-        cmocka_unit_test(test_until),
-        cmocka_unit_test(test_in_place),
-        cmocka_unit_test(test_changes_are_noticed),
-        cmocka_unit_test(test_another_program),
-        cmocka_unit_test(test_odd_calls),
-        cmocka_unit_test(test_cancelled_steps),
-        cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_failing_hooks),
-        cmocka_unit_test(test_replay_without_memory),
+        cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_cut_and_flipped),
+        cmocka_unit_test(test_sha_of_the_log),  cmocka_unit_test(test_grammar),
+        cmocka_unit_test(test_numbers),         cmocka_unit_test(test_config),
+        cmocka_unit_test(test_replays),         cmocka_unit_test(test_outputs_are_digested),
+        cmocka_unit_test(test_until),           cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_slices),          cmocka_unit_test(test_changes_are_noticed),
+        cmocka_unit_test(test_another_program), cmocka_unit_test(test_odd_calls),
+        cmocka_unit_test(test_cancelled_steps), cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_failing_hooks),   cmocka_unit_test(test_replay_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

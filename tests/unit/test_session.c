@@ -1288,18 +1288,12 @@ static void test_config_versions(void **state) {
     c.size = sizeof c + 1;
     assert_int_equal(uvcc_session_new(&s, &c), UVCC_ERR_USAGE);
 #define LAST(group) (offsetof(uvcc_config, group.reserved) + sizeof c.group.reserved - 8)
-    static const size_t unknown[] = {LAST(identity),
-                                     LAST(place),
-                                     offsetof(uvcc_config, links.reserved32),
-                                     LAST(limits),
-                                     LAST(resume),
-                                     LAST(checks),
-                                     LAST(triples),
-                                     LAST(consent),
-                                     offsetof(uvcc_config, consent.reserved32),
-                                     LAST(agree),
-                                     offsetof(uvcc_config, agree.reserved32),
-                                     LAST(names)};
+    static const size_t unknown[] = {LAST(identity), LAST(place),
+                                     LAST(limits),   LAST(resume),
+                                     LAST(checks),   LAST(triples),
+                                     LAST(consent),  offsetof(uvcc_config, consent.reserved32),
+                                     LAST(agree),    offsetof(uvcc_config, agree.reserved32),
+                                     LAST(names),    LAST(threads)};
 #undef LAST
     for (unsigned i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
         c = whole;

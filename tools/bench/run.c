@@ -233,6 +233,7 @@ static int open_party(run *r, unsigned p) {
     c.limits.keys_ahead_bytes = r->keys_bytes;
     if (r->o->keys_ahead == 0) /* all of a step's are on their way at a time */
         c.links.frame_bytes = FRAME_BYTES;
+    parties_share_frames(r->threads, &c);
     c.links.rx_keys_bytes = c.links.tx_keys_bytes = r->keys_bytes;
     c.trace = (uvcc_tracer){.op = watch_op, .user = &me->watch};
     watch_begin(&me->watch, r->family, r->o->run.compute == RUN_COMPUTE_GPU);

@@ -279,6 +279,17 @@ int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t
     return returned(rec, s, uvcci_session_feed(s, peer, data, len, now));
 }
 
+/* A log has each place's bytes as if they had been fed, which comes to the same. */
+int uvcc_session_feed_slices(uvcc_session *s, uint8_t peer, const uvcc_slice *slices,
+                             uint32_t count, uint64_t now) {
+    int rc = 0;
+    if (recording(s) == NULL || slices == NULL)
+        return uvcci_session_feed_slices(s, peer, slices, count, now);
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        rc = uvcc_session_feed(s, peer, slices[i].data, slices[i].len, now);
+    return rc;
+}
+
 /* The log has the bytes as if they had been fed: a replay has nowhere to read from. */
 int uvcc_session_rx_filled(uvcc_session *s, uint8_t peer, size_t n, uint64_t now) {
     uvcci_recording *rec = recording(s);

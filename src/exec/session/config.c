@@ -37,11 +37,9 @@ static const char *reserved_fault(const uvcc_config *c) {
 #define USED(group) !all_zero(c->group.reserved, sizeof c->group.reserved / sizeof(uint64_t))
     if (c->flags != 0)
         return "flags are unknown to this version";
-    if (c->links.reserved32 != 0)
-        return "links.reserved32 is not 0: this version knows no such option";
     if (USED(identity) || USED(place) || USED(limits) || USED(resume) || USED(checks) ||
         USED(triples) || USED(consent) || c->consent.reserved32 != 0 || USED(agree) ||
-        USED(names) || c->agree.reserved32 != 0)
+        USED(names) || USED(threads) || c->agree.reserved32 != 0)
         return "a reserved word is not 0: this version knows no such option";
     return NULL;
 #undef USED
@@ -157,15 +155,11 @@ static int refuse(const uvcc_config *c, const char *format, ...) {
 
 /* Where a configuration of some version may end: behind `place`, or behind any group after it. */
 static bool is_an_end(size_t size) {
-    static const size_t ends[] = {offsetof(uvcc_config, links),
-                                  offsetof(uvcc_config, limits),
-                                  offsetof(uvcc_config, resume),
-                                  offsetof(uvcc_config, checks),
-                                  offsetof(uvcc_config, triples),
-                                  offsetof(uvcc_config, consent),
-                                  offsetof(uvcc_config, agree),
-                                  offsetof(uvcc_config, names),
-                                  sizeof(uvcc_config)};
+    static const size_t ends[] = {offsetof(uvcc_config, links),   offsetof(uvcc_config, limits),
+                                  offsetof(uvcc_config, resume),  offsetof(uvcc_config, checks),
+                                  offsetof(uvcc_config, triples), offsetof(uvcc_config, consent),
+                                  offsetof(uvcc_config, agree),   offsetof(uvcc_config, names),
+                                  offsetof(uvcc_config, threads), sizeof(uvcc_config)};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         if (size == ends[i])
             return true;
@@ -275,4 +269,6 @@ void uvcci_config_link(const uvcc_config *cfg, uvcc_link_config *out) {
     out->suspicious_window_ns = l->suspicious_window_ns;
     out->congestion = l->congestion;
     out->rate_bytes_per_s = l->rate_bytes_per_s;
+    out->parallel = cfg->threads.parallel;
+    out->transmit_frames = l->transmit_frames;
 }

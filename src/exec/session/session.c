@@ -210,6 +210,25 @@ static int check_placed(uvcc_session *s, uint8_t peer) {
     return rc;
 }
 
+/* Frame by frame, or several of one message: what became whole goes on before more is taken. */
+int uvcci_session_feed_slices(uvcc_session *s, uint8_t peer, const uvcc_slice *slices,
+                              uint32_t count, uint64_t now) {
+    const uint8_t *data;
+    int rc = check_placed(s, peer);
+    if (rc == 0 && slices == NULL && count != 0)
+        rc = uvcci_refuse(s, UVCC_ERR_USAGE, "there are no slices, but their number is not 0");
+    if (rc != 0)
+        return rc;
+    uvcci_slices from = {.at = slices, .count = count};
+    set_now(s, now);
+    while (rc == 0 && uvcci_slices_run(&from, &data) != 0) {
+        rc = check_peer(s, peer);
+        if (rc == 0)
+            rc = fed(s, peer, uvcci_link_feed_some(s->peer[peer].link, &from, s->now));
+    }
+    return rc;
+}
+
 /* Asks only: no recorder hears of it. */
 int uvcc_session_rx_buffer(uvcc_session *s, uint8_t peer, uint8_t **to, size_t *len) {
     int rc = check_placed(s, peer);

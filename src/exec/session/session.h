@@ -11,6 +11,8 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg);
 void uvcci_session_free(uvcc_session *s);
 int uvcci_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
                        uint64_t now);
+int uvcci_session_feed_slices(uvcc_session *s, uint8_t peer, const uvcc_slice *slices,
+                              uint32_t count, uint64_t now);
 int uvcci_session_rx_filled(uvcc_session *s, uint8_t peer, size_t n, uint64_t now);
 /* The bytes that uvcc_session_rx_buffer() offered last for this peer, if that still holds. */
 size_t uvcci_session_offered(const uvcc_session *s, uint8_t peer, const uint8_t **at);

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The crew: each piece is done once, by whoever comes first, and its writes are seen; and links
+ * that several threads drive at a time send through one crew what they send alone. */
+#include "crew.h"
+#include "support.h"
+
+#include <pthread.h>
+#include <uvcc/link.h>
+
+enum { CALLERS = 3, ROUNDS = 100, MOST = 40, BYTES = 700000, STEP = 5, MESSAGES = 4 };
+
+/* ---- pieces ---- */
+
+typedef struct pieces {
+    uint32_t done[MOST]; /* not atomic: a piece is one thread's, then the caller's */
+    uint64_t sum[MOST];
+} pieces;
+
+static void piece(void *arg, uint32_t i) {
+    pieces *p = arg;
+    for (uint64_t k = 0; k < 3000 * (uint64_t)(MOST - i); k++)
+        p->sum[i] += k * k + i;
+    p->done[i]++;
+}
+
+typedef struct caller {
+    uvcc_parallel by;
+    uint64_t x;
+    pthread_t thread;
+    size_t wrong;
+} caller;
+
+static void *call_often(void *arg) {
+    caller *c = arg;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        pieces p = {0};
+        const uint32_t count = (uint32_t)(test_rand(&c->x) % (MOST + 1));
+        c->by.run(c->by.user, piece, &p, count);
+        for (uint32_t i = 0; i < MOST; i++)
+            c->wrong += p.done[i] != (i < count);
+    }
+    return NULL;
+}
+
+static void by_callers(unsigned threads, void *(*main_of)(void *)) {
+    caller c[CALLERS];
+    crew *w;
+    assert_int_equal(crew_new(&w, threads), 0);
+    for (unsigned i = 0; i < CALLERS; i++) {
+        c[i] = (caller){.by = crew_parallel(w), .x = 7 + i};
+        assert_int_equal(pthread_create(&c[i].thread, NULL, main_of, &c[i]), 0);
+    }
+    for (unsigned i = 0; i < CALLERS; i++) {
+        assert_int_equal(pthread_join(c[i].thread, NULL), 0);
+        assert_int_equal(c[i].wrong, 0);
+    }
+    crew_free(w);
+}
+
+/* No thread, or more than there are cores: who asks works too. */
+static void each_piece_once(void **state) {
+    (void)state;
+    for (unsigned threads = 0; threads < 5; threads += 2)
+        by_callers(threads, call_often);
+    crew_free(NULL);
+}
+
+/* ---- links ---- */
+
+typedef struct end {
+    uvcc_link *l;
+    test_alloc mem;
+    uint64_t seed;
+} end;
+
+/* Not of asserts: they are the main thread's. */
+static bool open_end(end *e, uint8_t me, uvcc_parallel by) {
+    static const uint8_t prk[32] = {0x42, 7};
+    uvcc_link_config cfg;
+    uvcc_link_config_default(&cfg);
+    *e = (end){.seed = 9};
+    cfg.alloc = test_allocator(&e->mem);
+    cfg.random = test_random(&e->seed);
+    cfg.me = me;
+    cfg.peer = 1 - me;
+    cfg.sid_tag = 7;
+    cfg.transmit_frames = 8;
+    cfg.frame_bytes = 128u << 10;
+    cfg.parallel = by;
+    const bool ok = uvcc_link_new(&e->l, &cfg) == 0 && uvcc_link_set_run(e->l, 3) == 0 &&
+                    uvcc_link_set_step(e->l, STEP) == 0 && uvcc_link_set_keys(e->l, 2, prk) == 0 &&
+                    uvcc_link_start(e->l, 1) == 0;
+    if (ok)
+        uvcc_link_stream_opened(e->l, 1);
+    return ok;
+}
+
+static bool pass_on(end *from, end *to) {
+    uvcc_transmit t;
+    bool ok = true;
+    while (ok && uvcc_link_poll_transmit(from->l, &t, 1) == 1)
+        ok = uvcc_link_feed_slices(to->l, t.slices, t.slice_count, 1) == 0 &&
+             uvcc_link_transmit_done(from->l, t.id, t.total, 1) == 0;
+    return ok;
+}
+
+static uint8_t byte_of(uint32_t message, size_t i) {
+    return (uint8_t)(i * 7 + i / 251 + message);
+}
+
+static bool send_one(end *e, uint32_t k) {
+    uvcc_link_msg *m;
+    const uint32_t ids[UVCC_MSG_MAX_CHUNKS] = {k + 1};
+    if (uvcc_link_msg_new(e->l, UVCC_FRAME_KEYS_BATCH, BYTES, &m) != 0)
+        return false;
+    for (size_t i = 0; i < BYTES; i++)
+        uvcc_link_msg_data(m)[i] = byte_of(k, i);
+    return uvcc_link_send(e->l, m, STEP, k + 1, ids, k, 1) == 0;
+}
+
+static void *drive_links(void *arg) {
+    caller *c = arg;
+    end a, b;
+    uvcc_link_rx rx;
+    bool ok =
+        open_end(&a, 0, c->by) && open_end(&b, 1, c->by) && pass_on(&a, &b) && pass_on(&b, &a);
+    for (uint32_t k = 0; k < MESSAGES && ok; k++)
+        ok = send_one(&a, k);
+    ok = ok && pass_on(&a, &b);
+    for (uint32_t k = 0; k < MESSAGES && ok; k++) {
+        ok = uvcc_link_poll_message(b.l, &rx) == 1 && rx.len == BYTES;
+        for (size_t i = 0; i < BYTES && ok; i++)
+            ok = rx.data[i] == byte_of(k, i);
+    }
+    uvcc_link_free(a.l);
+    uvcc_link_free(b.l);
+    c->wrong = !ok;
+    return NULL;
+}
+
+static void links_of_several_threads(void **state) {
+    (void)state;
+    by_callers(3, drive_links);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_piece_once),
+                                       cmocka_unit_test(links_of_several_threads)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

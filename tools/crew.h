@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* crew.h - threads that help others with work which comes in equal pieces: the hook uvcc_parallel
+ * of any number of sessions. Who asks works too, so a crew that is busy elsewhere holds nobody up.
+ */
+#ifndef UVCC_TOOLS_CREW_H
+#define UVCC_TOOLS_CREW_H
+
+#include <uvcc/types.h>
+
+typedef struct crew crew;
+
+/* 0, or UVCC_ERR_NOMEM: no memory, or no thread. */
+int crew_new(crew **out, unsigned threads);
+/* Nobody asks it any more. NULL is allowed. */
+void crew_free(crew *c);
+uvcc_parallel crew_parallel(crew *c);
+
+#endif
