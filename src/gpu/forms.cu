@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* forms.cu - the tasks that have no blocks: maps, matrix products, sums by bits, digests, bytes. */
+#include <cuda_pipeline.h>
+
 #include "gpu/launch.h"
 #include "gpu/ring_gemm.h"
 #include "gpu/tables.cuh"
@@ -276,9 +278,32 @@ __device__ uint32_t last_word(digest_bytes c, uint32_t at, bool ends) {
  * other, and these are then half of what a thread alone would do. */
 constexpr unsigned HASH_LANES = 32, HASH_THREADS = 2 * HASH_LANES;
 
+/* Chunks that begin at 16 bytes come by lines of 128, several ahead of use: requests of half as
+ * much take the host's memory twice as long, and it answers after more than a block's rounds. A row
+ * is a chunk's; what pads it keeps lanes that read theirs out of each other's banks. */
+constexpr unsigned HASH_LINE = 128, HASH_AHEAD = 3, HASH_ROW = HASH_LINE + 16;
+typedef uint8_t hash_line[HASH_LANES][HASH_ROW];
+
+/* A line of all chunks of the warp, as far as they have it: eight lanes take one chunk's. */
+__device__ __forceinline__ void fetch_line(hash_line to, digest_bytes c, uint32_t line,
+                                           unsigned lane) {
+    const unsigned part = 16 * (lane % 8);
+    const uint32_t at = HASH_LINE * line + part;
+#pragma unroll
+    for (unsigned i = 0; i < HASH_LANES; i += 4) {
+        const unsigned q = i + lane / 8;
+        const uint8_t *from = (const uint8_t *)__shfl_sync(~0u, (unsigned long long)c.at, q);
+        const uint32_t len = __shfl_sync(~0u, c.len, q);
+        if (at + 16 <= len)
+            __pipeline_memcpy_async(&to[q][part], from + at, 16);
+    }
+    __pipeline_commit();
+}
+
 __global__ void __launch_bounds__(HASH_THREADS)
     chunks_kernel(const digest_item *items, uint32_t count, uint64_t chunks, digest_places to) {
     __shared__ uint32_t taken[2][64][HASH_LANES];
+    __shared__ __align__(16) hash_line line[HASH_AHEAD];
     const unsigned lane = threadIdx.x % HASH_LANES;
     const bool makes = threadIdx.x >= HASH_LANES;
     const uint64_t k = (uint64_t)blockIdx.x * HASH_LANES + lane;
@@ -289,11 +314,22 @@ __global__ void __launch_bounds__(HASH_THREADS)
     uint64_t next[8];
     sha256 s;
     sha256_begin(&s);
-    if (makes && whole != 0)
+    const bool by_lines = __syncthreads_and(((uintptr_t)c.at & 15) == 0) != 0;
+    if (makes && by_lines)
+        for (unsigned i = 0; i + 1 < HASH_AHEAD; i++)
+            fetch_line(line[i], c, i, lane);
+    else if (makes && whole != 0)
         load_block(c.at, next);
     for (uint32_t b = 0; b <= most; b++) {
+        if (makes && by_lines && b % 2 == 0) { /* all have read the line before this one */
+            __pipeline_wait_prior(HASH_AHEAD - 2);
+            __syncwarp();
+            fetch_line(line[(b / 2 + HASH_AHEAD - 1) % HASH_AHEAD], c, b / 2 + HASH_AHEAD - 1, lane);
+        }
         if (makes && b < blocks) {
             uint32_t w[16];
+            if (by_lines && b < whole)
+                load_block(&line[b / 2 % HASH_AHEAD][lane][64 * (b % 2)], next);
             if (b < whole) {
 #pragma unroll
                 for (int i = 0; i < 8; i++) {
@@ -305,7 +341,7 @@ __global__ void __launch_bounds__(HASH_THREADS)
                 for (int i = 0; i < 16; i++)
                     w[i] = last_word(c, 64 * b + 4 * i, b + 1 == blocks);
             }
-            if (b + 1 < whole)
+            if (!by_lines && b + 1 < whole)
                 load_block(c.at + 64 * (b + 1), next);
 #pragma unroll
             for (int i = 0; i < 64; i++)
