@@ -6,25 +6,34 @@
 #include <stdint.h>
 #include <string.h>
 
+/* By words: a call of memcpy for each part would cost more than the part. */
 static void swap(uint8_t *a, uint8_t *b, size_t bytes) {
-    uint8_t part[64];
-    for (size_t at = 0, n; at < bytes; at += n) {
-        n = bytes - at < sizeof part ? bytes - at : sizeof part;
-        memcpy(part, a + at, n);
-        memcpy(a + at, b + at, n);
-        memcpy(b + at, part, n);
+    for (; bytes >= 8; a += 8, b += 8, bytes -= 8) {
+        uint64_t x, y;
+        memcpy(&x, a, 8);
+        memcpy(&y, b, 8);
+        memcpy(a, &y, 8);
+        memcpy(b, &x, 8);
+    }
+    for (; bytes != 0; a++, b++, bytes--) {
+        const uint8_t x = *a;
+        *a = *b;
+        *b = x;
     }
 }
 
-/* Element i of a max-heap of n goes down to its place; those below it are in theirs. */
+/* Element i of a max-heap of n goes down to its place; those below it are in theirs. It came from
+ * the bottom, so its place is sought from there, on the path of the greater children: half as many
+ * comparisons (Floyd). */
 static void sift_down(uint8_t *list, size_t i, size_t n, size_t bytes, uvcci_compare compare) {
-    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+    size_t at = i;
+    for (size_t child; (child = 2 * at + 1) < n; at = child)
         if (child + 1 < n && compare(list + child * bytes, list + (child + 1) * bytes) < 0)
             child++;
-        if (compare(list + i * bytes, list + child * bytes) >= 0)
-            return;
-        swap(list + i * bytes, list + child * bytes, bytes);
-    }
+    while (at != i && compare(list + i * bytes, list + at * bytes) > 0)
+        at = (at - 1) / 2;
+    for (; at > i; at = (at - 1) / 2) /* those on the path go up by one */
+        swap(list + i * bytes, list + at * bytes, bytes);
 }
 
 void uvcci_sort(void *list, size_t count, size_t bytes, uvcci_compare compare) {
