@@ -226,6 +226,27 @@ int uvcci_aead_open_end(uvcci_aead *a, uvcci_gcm_part *part, const uint8_t tag[1
     return a->gcm->open_end(a->gcm_key, part, tag);
 }
 
+bool uvcci_aead_seal_begin(uvcci_aead *a, uvcci_gcm_part *part, uint64_t seq, const void *ad,
+                           size_t ad_len) {
+    if (a->gcm == NULL || ad_len > AEAD_MAX_BYTES)
+        return false;
+    uint8_t nonce[12];
+    frame_nonce(seq, nonce);
+    a->gcm->seal_begin(a->gcm_key, part, nonce, ad, ad_len);
+    return true;
+}
+
+void uvcci_aead_seal_more(uvcci_aead *a, uvcci_gcm_part *part, const void *in, size_t len,
+                          void *out) {
+    assert(a->gcm != NULL && len <= AEAD_MAX_BYTES);
+    a->gcm->seal_more(a->gcm_key, part, in, len, out);
+}
+
+int uvcci_aead_seal_end(uvcci_aead *a, uvcci_gcm_part *part, uint8_t tag[16]) {
+    assert(a->gcm != NULL);
+    return a->gcm->seal_end(a->gcm_key, part, tag);
+}
+
 int uvcci_xaead_seal(const uint8_t key[32], const uint8_t nonce[24], const void *ad, size_t ad_len,
                      const void *in, size_t len, void *out) {
     if (len > AEAD_MAX_BYTES || ad_len > AEAD_MAX_BYTES)

@@ -67,6 +67,12 @@ bool uvcci_aead_open_begin(uvcci_aead *a, uvcci_gcm_part *part, uint64_t seq, co
 void uvcci_aead_open_more(uvcci_aead *a, uvcci_gcm_part *part, const void *in, size_t len,
                           void *out);
 int uvcci_aead_open_end(uvcci_aead *a, uvcci_gcm_part *part, const uint8_t tag[16]);
+/* And of one that is sealed in parts. An error may have left in `out` what was in `in`. */
+bool uvcci_aead_seal_begin(uvcci_aead *a, uvcci_gcm_part *part, uint64_t seq, const void *ad,
+                           size_t ad_len);
+void uvcci_aead_seal_more(uvcci_aead *a, uvcci_gcm_part *part, const void *in, size_t len,
+                          void *out);
+int uvcci_aead_seal_end(uvcci_aead *a, uvcci_gcm_part *part, uint8_t tag[16]);
 
 /* XChaCha20-Poly1305 for control frames: 24-byte nonce given apart. */
 int uvcci_xaead_seal(const uint8_t key[32], const uint8_t nonce[24], const void *ad, size_t ad_len,

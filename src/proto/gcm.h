@@ -10,7 +10,7 @@
 
 #define UVCCI_TAG_BYTES 16u
 
-/* A piece that is being opened as it comes: a library's state, 16-byte aligned. */
+/* A piece that is being sealed or opened in parts: a library's state, 16-byte aligned. */
 typedef struct uvcci_gcm_part {
     _Alignas(16) uint8_t opaque[112];
     bool failed; /* in a call without an answer: the end says so */
@@ -36,6 +36,12 @@ typedef struct uvcci_gcm_way {
                        size_t ad_len);
     void (*open_more)(void *k, uvcci_gcm_part *part, const void *in, size_t len, void *out);
     int (*open_end)(void *k, uvcci_gcm_part *part, const uint8_t tag[16]);
+    /* A piece sealed in parts; if a key is not shared no other seal of it between. An error may
+     * have left in `out` what was in `in`. */
+    void (*seal_begin)(void *k, uvcci_gcm_part *part, const uint8_t nonce[12], const void *ad,
+                       size_t ad_len);
+    void (*seal_more)(void *k, uvcci_gcm_part *part, const void *in, size_t len, void *out);
+    int (*seal_end)(void *k, uvcci_gcm_part *part, uint8_t tag[16]);
 } uvcci_gcm_way;
 
 extern const uvcci_gcm_way uvcci_gcm_libcrypto;

@@ -97,7 +97,7 @@ static struct gcm_context_data *state_of(uvcci_gcm_part *part) {
     return (struct gcm_context_data *)(void *)part->opaque;
 }
 
-static void open_begin(void *k, uvcci_gcm_part *part, const uint8_t nonce[12], const void *ad,
+static void part_begin(void *k, uvcci_gcm_part *part, const uint8_t nonce[12], const void *ad,
                        size_t ad_len) {
     const uint8_t none[16] = {0};
     part->failed = false;
@@ -119,15 +119,30 @@ static int open_end(void *k, uvcci_gcm_part *part, const uint8_t tag[16]) {
     return rc;
 }
 
+static void seal_more(void *k, uvcci_gcm_part *part, const void *in, size_t len, void *out) {
+    if (len != 0)
+        IMB_AES256_GCM_ENC_UPDATE(manager(), ((aligned_key *)k)->key, state_of(part), out, in, len);
+}
+
+static int seal_end(void *k, uvcci_gcm_part *part, uint8_t tag[16]) {
+    IMB_AES256_GCM_ENC_FINALIZE(manager(), ((aligned_key *)k)->key, state_of(part), tag,
+                                UVCCI_TAG_BYTES);
+    OPENSSL_cleanse(part, sizeof *part);
+    return 0;
+}
+
 const uvcci_gcm_way uvcci_gcm_ipsec_mb = {.name = "ipsec-mb",
                                           .shared = true,
                                           .open_key = open_key,
                                           .close_key = close_key,
                                           .seal = seal,
                                           .open = open,
-                                          .open_begin = open_begin,
+                                          .open_begin = part_begin,
                                           .open_more = open_more,
-                                          .open_end = open_end};
+                                          .open_end = open_end,
+                                          .seal_begin = part_begin,
+                                          .seal_more = seal_more,
+                                          .seal_end = seal_end};
 
 #else
 /* An empty file is no C. */

@@ -21,6 +21,14 @@ static EVP_CIPHER_CTX *context_new(const uint8_t key[32], int encrypt) {
     return c;
 }
 
+/* What is left of a seal when all its data ran through. */
+static bool tag_of(EVP_CIPHER_CTX *c, uint8_t tag[16]) {
+    uint8_t none[1]; /* GCM has no last partial block to write */
+    int n;
+    return EVP_CipherFinal_ex(c, none, &n) == 1 &&
+           EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_GET_TAG, UVCCI_TAG_BYTES, tag) == 1;
+}
+
 /* Sets the nonce, then runs the data through. The context keeps the key from call to call. */
 static bool run_through(EVP_CIPHER_CTX *c, const uint8_t nonce[12], const void *ad, size_t ad_len,
                         const void *in, size_t len, void *out) {
@@ -33,10 +41,7 @@ static bool run_through(EVP_CIPHER_CTX *c, const uint8_t nonce[12], const void *
 static int seal(void *k, const uint8_t nonce[12], const void *ad, size_t ad_len, const void *in,
                 size_t len, void *out, uint8_t tag[16]) {
     EVP_CIPHER_CTX *c = ((contexts *)k)->enc;
-    uint8_t none[1]; /* GCM has no last partial block to write */
-    int n;
-    if (run_through(c, nonce, ad, ad_len, in, len, out) && EVP_CipherFinal_ex(c, none, &n) == 1 &&
-        EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_AEAD_GET_TAG, UVCCI_TAG_BYTES, tag) == 1)
+    if (run_through(c, nonce, ad, ad_len, in, len, out) && tag_of(c, tag))
         return 0;
     OPENSSL_cleanse(out, len); /* in place, it may be plaintext still */
     return UVCC_ERR_CRYPTO;
@@ -78,6 +83,20 @@ static int open_end(void *k, uvcci_gcm_part *part, const uint8_t tag[16]) {
     return part->failed ? UVCC_ERR_CRYPTO : tag_is(((contexts *)k)->dec, tag);
 }
 
+static void seal_begin(void *k, uvcci_gcm_part *part, const uint8_t nonce[12], const void *ad,
+                       size_t ad_len) {
+    part->failed = !run_through(((contexts *)k)->enc, nonce, ad, ad_len, NULL, 0, NULL);
+}
+
+static void seal_more(void *k, uvcci_gcm_part *part, const void *in, size_t len, void *out) {
+    int n;
+    part->failed |= len != 0 && EVP_CipherUpdate(((contexts *)k)->enc, out, &n, in, (int)len) != 1;
+}
+
+static int seal_end(void *k, uvcci_gcm_part *part, uint8_t tag[16]) {
+    return !part->failed && tag_of(((contexts *)k)->enc, tag) ? 0 : UVCC_ERR_CRYPTO;
+}
+
 static void close_key(void *k) {
     contexts *c = k;
     if (c == NULL)
@@ -106,4 +125,7 @@ const uvcci_gcm_way uvcci_gcm_libcrypto = {.name = "libcrypto",
                                            .open = open,
                                            .open_begin = open_begin,
                                            .open_more = open_more,
-                                           .open_end = open_end};
+                                           .open_end = open_end,
+                                           .seal_begin = seal_begin,
+                                           .seal_more = seal_more,
+                                           .seal_end = seal_end};

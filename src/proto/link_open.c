@@ -17,9 +17,6 @@
 #include "proto/link_rx.h"
 #include "proto/link_seal.h"
 
-/* As in link_stream: who reads second finds its bytes in the first cache. */
-#define TILE_BYTES (8u << 10)
-
 typedef struct side_frame {
     uvcc_frame_header h;
     const uint8_t *header, *body, *tag;
@@ -109,7 +106,7 @@ static void open_item(void *arg, uint32_t i) {
         return;
     }
     for (uint32_t at = 0, n; at < piece; at += n) {
-        n = piece - at < TILE_BYTES ? piece - at : TILE_BYTES;
+        n = piece - at < UVCCI_TILE_BYTES ? piece - at : UVCCI_TILE_BYTES;
         crc = uvcci_crc32(crc, x->body + at, n);
         uvcci_aead_open_more(x->key, &part, x->body + at, n, x->to + at);
     }

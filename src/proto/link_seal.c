@@ -16,14 +16,41 @@ bool uvcci_seal_may_wait(const uvcc_link *l, const uvcci_seal *s) {
            s->frame->len >= UVCCI_SIDE_MIN_BYTES && uvcci_aead_is_shared(s->key);
 }
 
+/* In one pass over memory. False: the suite has no such way. */
+static bool seal_tiles(uvcci_seal *s, uint32_t *crc, int *err) {
+    uvcci_tx_frame *f = s->frame;
+    uvcci_gcm_part part;
+    if (!uvcci_aead_seal_begin(s->key, &part, s->seq, s->header, UVCCI_FRAME_BOUND_BYTES))
+        return false;
+    for (uint32_t at = 0, n; at < f->len; at += n) {
+        n = f->len - at < UVCCI_TILE_BYTES ? f->len - at : UVCCI_TILE_BYTES;
+        uvcci_aead_seal_more(s->key, &part, s->data + at, n, s->data + at);
+        *crc = uvcci_crc32(*crc, s->data + at, n);
+    }
+    *err = uvcci_aead_seal_end(s->key, &part, f->tag);
+    return true;
+}
+
+static int seal_piece(uvcci_seal *s, uint32_t *crc) {
+    uvcci_tx_frame *f = s->frame;
+    int err = 0;
+    if (f->len <= UVCCI_TILE_BYTES || !seal_tiles(s, crc, &err)) {
+        err = uvcci_aead_seal(s->key, s->seq, s->header, UVCCI_FRAME_BOUND_BYTES, s->data, f->len,
+                              s->data, f->tag);
+        *crc = uvcci_crc32(*crc, s->data, f->len);
+    }
+    *crc = uvcci_crc32(*crc, f->tag, sizeof f->tag);
+    if (err != 0)
+        uvcci_wipe(s->data, f->len);
+    return err != 0 ? UVCC_ERR_CRYPTO : 0;
+}
+
 int uvcci_seal_now(uvcci_seal *s) {
     uvcci_tx_frame *f = s->frame;
-    if (s->key != NULL && uvcci_aead_seal(s->key, s->seq, s->header, UVCCI_FRAME_BOUND_BYTES,
-                                          s->data, f->len, s->data, f->tag) != 0)
+    f->crc =
+        uvcc_frame_crc(s->header, s->key == NULL ? s->data : NULL, s->key == NULL ? f->len : 0);
+    if (s->key != NULL && seal_piece(s, &f->crc) != 0)
         return UVCC_ERR_CRYPTO;
-    f->crc = uvcc_frame_crc(s->header, s->data, f->len);
-    if (s->key != NULL)
-        f->crc = uvcci_crc32(f->crc, f->tag, sizeof f->tag);
     uvcci_frame_put_crc(s->header, f->crc);
     return 0;
 }

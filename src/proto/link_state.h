@@ -115,6 +115,10 @@ typedef struct uvcci_seq_list {
  * slices of their messages. */
 #define UVCCI_SCRATCH_SLICES UVCC_TRANSMIT_SLICES_MAX
 
+/* A frame's bytes are copied, sealed, opened and read for its CRC in tiles of so many, so that who
+ * reads second finds them in the first cache. */
+#define UVCCI_TILE_BYTES (8u << 10)
+
 /* As many frames are sealed, or opened, side by side at most. */
 #define UVCCI_SIDE_FRAMES 16u
 

@@ -25,10 +25,6 @@
 #include "proto/link_place.h"
 #include "proto/link_rx.h"
 
-/* Frames are copied, or opened, in tiles, so that who reads second finds its bytes in the first
- * cache. */
-#define TILE_BYTES (8u << 10)
-
 /* A stream's frame up to this is taken at once when all of it is there. */
 #define WHOLE_MAX_BYTES 4096u
 
@@ -162,7 +158,7 @@ static int partial_add(uvcc_link *l, const uint8_t *data, size_t n) {
     if (in->key != NULL && in->h.step + UINT64_C(1) < l->step)
         return UVCC_ERR_FRAME;
     while (n != 0) {
-        size_t tile = n < TILE_BYTES ? n : TILE_BYTES;
+        size_t tile = n < UVCCI_TILE_BYTES ? n : UVCCI_TILE_BYTES;
         if (in->got < body && tile > body - in->got)
             tile = body - in->got;
         in->crc = uvcci_crc32(in->crc, data, tile);

@@ -366,6 +366,41 @@ static void opened_in_parts(void **state) {
     }
 }
 
+/* A piece sealed in parts, apart or in place, is what it is as a whole. */
+static void sealed_in_parts(void **state) {
+    (void)state;
+    enum { MOST = 3000 };
+    static uint8_t plain[MOST], sealed[MOST], out[MOST];
+    uint64_t seed = 9;
+    uint8_t key[32], ad[52], tag[16], tag2[16];
+    test_rand_bytes(&seed, key, sizeof key);
+    test_rand_bytes(&seed, ad, sizeof ad);
+    test_rand_bytes(&seed, plain, sizeof plain);
+    for (size_t s = 0; s < sealer_count(); s++) {
+        uvcci_aead a;
+        uvcci_gcm_part part, opened;
+        assert_int_equal(begin(&a, s, key), 0);
+        assert_int_equal(uvcci_aead_seal_begin(&a, &part, 1, ad, sizeof ad), s != 0);
+        for (uint64_t i = 0; s != 0 && i < 600; i++) {
+            const size_t n = i < 40 ? i : test_rand(&seed) % MOST;
+            const bool in_place = i % 3 == 2;
+            assert_int_equal(uvcci_aead_seal(&a, i, ad, 52, plain, n, sealed, tag), 0);
+            assert_true(uvcci_aead_open_begin(&a, &opened, i + 1, ad, 52)); /* of another frame */
+            assert_true(uvcci_aead_seal_begin(&a, &part, i, ad, 52));
+            memcpy(out, plain, n);
+            for (size_t at = 0, more; at < n; at += more) {
+                more = test_rand(&seed) % (i % 2 != 0 ? 40 : 2000);
+                more = more < n - at ? more : n - at;
+                uvcci_aead_seal_more(&a, &part, (in_place ? out : plain) + at, more, out + at);
+            }
+            assert_int_equal(uvcci_aead_seal_end(&a, &part, tag2), 0);
+            assert_memory_equal(out, sealed, n);
+            assert_memory_equal(tag, tag2, sizeof tag);
+        }
+        uvcci_aead_free(&a);
+    }
+}
+
 static void expect_forged(uvcci_aead *a, uint64_t seq, const uint8_t *ad, size_t ad_len,
                           const uint8_t *in, size_t len, const uint8_t tag[16]) {
     uint8_t out[64];
@@ -632,6 +667,7 @@ int main(void) {
         cmocka_unit_test(sealing_every_length_in_place),
         cmocka_unit_test(libraries_agree),
         cmocka_unit_test(opened_in_parts),
+        cmocka_unit_test(sealed_in_parts),
         cmocka_unit_test(forgeries),
         cmocka_unit_test(sealing_misuse),
         cmocka_unit_test(xchacha_vector),
