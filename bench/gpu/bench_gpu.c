@@ -53,6 +53,31 @@ static void product(uint32_t m, uint32_t k, uint32_t n) {
     memory.free(memory.user, z, (size_t)m * n * 8, UVCC_MEM_TENSOR);
 }
 
+/* As attention does: for each head a product of its own, columns of all side by side. */
+static void products_of_heads(uint32_t m, uint32_t k, uint32_t n, uint32_t heads) {
+    char what[64];
+    const size_t x_words = (size_t)m * k * heads, y_words = (size_t)k * n * heads,
+                 z_words = (size_t)m * n * heads;
+    uint64_t *all = take((2 * x_words + 2 * y_words + z_words) * 8, UVCC_MEM_TENSOR);
+    uint64_t *y = all + 2 * x_words;
+    const uvcc_task t = {.kind = UVCC_TASK_GEMM,
+                         .u.gemm = {.m = m,
+                                    .n = n,
+                                    .k = k,
+                                    .groups = 1,
+                                    .heads = heads,
+                                    .trans_y = true,
+                                    .lx = {.ld = (size_t)k * heads, .head = k},
+                                    .ly = {.ld = (size_t)k * heads, .head = k},
+                                    .lz = {.ld = n, .head = (size_t)m * n},
+                                    .x = {all, all + x_words},
+                                    .y = {y, y + y_words},
+                                    .z = y + 2 * y_words}};
+    (void)snprintf(what, sizeof what, "GEMM %u x %u x %u, %u heads", m, k, n, heads);
+    row(what, 2e-12 * m * k * n * heads, time_of(&t), "TMAC/s mod 2^64");
+    memory.free(memory.user, all, (2 * x_words + 2 * y_words + z_words) * 8, UVCC_MEM_TENSOR);
+}
+
 /* ---- tasks of blocks ---- */
 
 /* Blocks whose operands are parts of a few large ones. */
@@ -107,6 +132,75 @@ static void comparisons(unsigned bits, uint32_t count) {
     row(what, 1e-6 * elems, s, "M/s");
     (void)snprintf(what, sizeof what, "FN_COMPARE, DPF of %u bits: AES of it", bits);
     row(what, 1e-9 * elems * (bits > 7 ? bits - 6 : 1), s, "G blocks/s");
+    drop_blocks(&k, UVCC_MEM_TENSOR);
+}
+
+/* As GELU's: entries of two bytes. */
+static void tables(unsigned bits, uint32_t entries, uint32_t count) {
+    static int32_t of[UVCC_FN_ENTRIES_MAX];
+    char what[64];
+    const uvcc_fn_args fn = {.bits = (uint8_t)bits, .entry_count = entries, .entries = of};
+    for (uint32_t i = 0; i < entries; i++)
+        of[i] = -(int32_t)(i * 7919u % 700);
+    blocks k = make_blocks(count, 24 * BLOCK + key_bytes(bits), UVCC_HEAD, UVCC_MEM_TENSOR);
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t *at = k.all + i * k.each;
+        k.b[i].in[0] = (uint64_t *)(void *)at;
+        k.b[i].out[0] = (uint64_t *)(void *)(at + 8 * BLOCK);
+        k.b[i].wire_out[0] = at + 16 * BLOCK;
+        k.b[i].key = at + 24 * BLOCK;
+    }
+    const uvcc_task t = {.kind = UVCC_TASK_FN_TABLE,
+                         .keys = &keys,
+                         .u.vec = {.blocks = k.b, .count = count, .fn = &fn}};
+    (void)snprintf(what, sizeof what, "FN_TABLE, %u entries, %u bits, %u elements", entries, bits,
+                   count * BLOCK);
+    row(what, 1e-6 * count * BLOCK, time_of(&t), "M/s");
+    drop_blocks(&k, UVCC_MEM_TENSOR);
+}
+
+/* As those of LAYERNORM and SOFTMAX: few elements, whose nodes come one after the other. */
+static void multi_scale_tables(unsigned bits, unsigned scales, uint32_t elems) {
+    enum { CELLS = 9, WORDS = 9 * CELLS };
+    static int64_t words[WORDS * 16];
+    char what[64];
+    const uvcc_fn_args fn = {.bits = (uint8_t)bits,
+                             .shift = 4,
+                             .first = CELLS,
+                             .words = words,
+                             .word_count = WORDS * scales};
+    const size_t key = elems * (16 * bits + 24 * scales + (2 * bits + 7) / 8);
+    blocks k = make_blocks(1, 16 * BLOCK + key, UVCC_HEAD, UVCC_MEM_TENSOR);
+    k.b[0].count = elems;
+    k.b[0].in[0] = (uint64_t *)(void *)k.all;
+    k.b[0].out[0] = (uint64_t *)(void *)(k.all + 8 * BLOCK);
+    k.b[0].key = k.all + 16 * BLOCK;
+    const uvcc_task t = {.kind = UVCC_TASK_FN_MULTISCALE,
+                         .keys = &keys,
+                         .u.vec = {.blocks = k.b, .count = 1, .fn = &fn}};
+    (void)snprintf(what, sizeof what, "FN_MULTISCALE, %u scales, %u bits, %u elements", scales,
+                   bits, elems);
+    row(what, 1e-6 * elems, time_of(&t), "M/s");
+    drop_blocks(&k, UVCC_MEM_TENSOR);
+}
+
+/* HEAD draws its dealt words, TAIL reads them. */
+static void greatest(uvcc_role role, uint32_t elems) {
+    enum { PAIRS = 6, WORDS = 42 };
+    char what[64];
+    const uvcc_fn_args fn = {.bits = 1};
+    blocks k = make_blocks(1, (size_t)8 * BLOCK * (3 * PAIRS + WORDS + 1), role, UVCC_MEM_TENSOR);
+    uint64_t *at = (uint64_t *)(void *)k.all;
+    k.b[0].count = elems;
+    for (unsigned i = 0; i < 3; i++)
+        k.b[0].in[i] = at + (size_t)i * PAIRS * BLOCK;
+    k.b[0].words[0] = k.all + (size_t)8 * 3 * PAIRS * BLOCK;
+    k.b[0].out[0] = at + (size_t)(3 * PAIRS + WORDS) * BLOCK;
+    const uvcc_task t = {
+        .kind = UVCC_TASK_FN_BEST, .keys = &keys, .u.vec = {.blocks = k.b, .count = 1, .fn = &fn}};
+    (void)snprintf(what, sizeof what, "FN_BEST at %s, %u elements",
+                   role == UVCC_HEAD ? "HEAD" : "TAIL", elems);
+    row(what, 1e-6 * elems, time_of(&t), "M/s");
     drop_blocks(&k, UVCC_MEM_TENSOR);
 }
 
@@ -214,8 +308,19 @@ int main(void) {
     product(512, 3072, 768);
     product(128, 4096, 4096);
     product(1, 4096, 4096);
+    products_of_heads(128, 64, 128, 12);
+    products_of_heads(64, 64, 64, 12);
     comparisons(63, 512);
     comparisons(16, 2048);
+    comparisons(26, 1);
+    tables(17, 3584, 96);
+    tables(17, 3584, 16);
+    tables(17, 3584, 4);
+    tables(20, 209, 2);
+    multi_scale_tables(30, 9, 128);
+    multi_scale_tables(20, 5, 192);
+    greatest(UVCC_HEAD, 1024);
+    greatest(UVCC_TAIL, 1024);
     dealing(64, 256);
     dealing(16, 512);
     masking(4096);

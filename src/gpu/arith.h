@@ -8,7 +8,8 @@
  *
  * AES by tables. On the device the four tables of a round lie in shared memory, each entry once for
  * every lane of a warp, in a bank of the lane's own: what a lane looks up, which is secret, changes
- * neither the time nor the banks of any access. On a CPU the functions are for tests only. */
+ * neither the time nor the banks of any access. On a CPU the functions are for tests, and for keys
+ * that are public. */
 #ifndef UVCCI_GPU_ARITH_H
 #define UVCCI_GPU_ARITH_H
 
@@ -28,8 +29,6 @@
 enum {
     AES_KEY_WORDS = 44, /* round keys */
     PRG_KEYS = 3 * UVCC_TAG_COUNT,
-    DPF_KEY = PRG_KEYS, /* the keys of a step, expanded: [pair][tag], then the two of trees */
-    STEP_KEYS = PRG_KEYS + 2,
 };
 
 /* --- Words ------------------------------------------------------------------------------------ */
@@ -62,6 +61,16 @@ ON_BOTH unsigned parity(uint64_t x) {
     for (unsigned s = 32; s != 0; s >>= 1)
         x ^= x >> s;
     return (unsigned)x & 1;
+#endif
+}
+ON_BOTH unsigned ones(uint32_t x) {
+#ifdef __CUDA_ARCH__
+    return (unsigned)__popc(x);
+#else
+    unsigned n = 0;
+    for (; x != 0; x &= x - 1)
+        n++;
+    return n;
 #endif
 }
 
@@ -157,8 +166,10 @@ ON_BOTH uint8_t packed_byte(const uint64_t *elems, unsigned n, unsigned j) {
 
 #ifdef __CUDACC__
 extern __shared__ uint32_t aes_shared[];
-enum { AES_SHARED_WORDS = 4 * 256 * 32 };
 #endif
+/* How many tables a kernel has: all four, or 0 and 2 only, half as much memory, the others being
+ * their entries turned by a byte. */
+enum { AES_TWO = 2, AES_FOUR = 4, AES_TABLE_WORDS = 256 * 32 };
 
 /* Entry x of round table `table`: the column that S(x) gives in row `table`. */
 ON_BOTH uint32_t aes_column(uint8_t s, unsigned table) {
@@ -168,11 +179,12 @@ ON_BOTH uint32_t aes_column(uint8_t s, unsigned table) {
 }
 
 /* The entry of table `t` for byte k of w; `lane`: four times this lane's number. A row of 256 bytes
- * has two tables, so that one instruction makes the address of the byte and the lane. */
+ * has tables 0 and 2, or 64 KiB on 1 and 3, so that one instruction makes the address of the byte
+ * and the lane. */
 #ifdef __CUDA_ARCH__
 #define AES_T(t, w, k)                                                                             \
     (*(const uint32_t *)((const char *)aes_shared + __byte_perm((w), lane, 0x5504 | (k) << 4) +    \
-                         ((t)&1) * 128 + ((t) >> 1) * 65536))
+                         ((t)&2) * 64 + ((t)&1) * 65536))
 ON_BOTH uint32_t aes_lane(void) {
     return (threadIdx.x & 31) * 4;
 }
@@ -191,54 +203,95 @@ typedef struct aes_block {
     uint32_t w[4]; /* little-endian */
 } aes_block;
 
+/* Round keys: of one key, or of either of two, all ones in `by` for the second: then `turn` is what
+ * it differs by. */
+typedef struct aes_keys {
+    const uint32_t *key, *turn;
+    uint32_t by;
+    bool two;
+} aes_keys;
+
+/* x with round key i. */
+ON_BOTH uint32_t aes_add(const aes_keys *k, unsigned i, uint32_t x) {
+    x ^= k->key[i];
+    return k->two ? x ^ (k->turn[i] & k->by) : x;
+}
+/* A column of the next state, without the key. */
+ON_BOTH uint32_t aes_mix(unsigned tables, uint32_t a, uint32_t b, uint32_t c, uint32_t d,
+                         uint32_t lane) {
+    (void)lane;
+    if (tables == AES_FOUR)
+        return AES_T(0, a, 0) ^ AES_T(1, b, 1) ^ AES_T(2, c, 2) ^ AES_T(3, d, 3);
+    const uint32_t odd = AES_T(0, b, 1) ^ AES_T(2, d, 3);
+    return AES_T(0, a, 0) ^ AES_T(2, c, 2) ^ (odd << 8 | odd >> 24);
+}
+/* Of the last one, without the key. */
 ON_BOTH uint32_t aes_last(uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t lane) {
     (void)lane;
-    return (AES_T(2, a, 0) & 0xff) | (AES_T(3, b, 1) & 0xff00) | (AES_T(0, c, 2) & 0xff0000) |
-           (AES_T(1, d, 3) & 0xff000000);
+    return (AES_T(2, a, 0) & 0xff) | (AES_T(0, b, 1) & 0xff00) | (AES_T(0, c, 2) & 0xff0000) |
+           (AES_T(2, d, 3) & 0xff000000);
 }
 
-ON_BOTH aes_block aes(const uint32_t *key, aes_block x) {
+ON_BOTH aes_block aes(const aes_keys *k, unsigned tables, aes_block x) {
     const uint32_t lane = aes_lane();
-    uint32_t a = x.w[0] ^ key[0], b = x.w[1] ^ key[1], c = x.w[2] ^ key[2], d = x.w[3] ^ key[3];
+    uint32_t a = aes_add(k, 0, x.w[0]), b = aes_add(k, 1, x.w[1]), c = aes_add(k, 2, x.w[2]),
+             d = aes_add(k, 3, x.w[3]);
 #ifdef __CUDACC__
 #pragma unroll
 #endif
-    for (unsigned r = 1; r < 10; r++) {
-        const uint32_t *k = key + 4 * r;
-        const uint32_t e = AES_T(0, a, 0) ^ AES_T(1, b, 1) ^ AES_T(2, c, 2) ^ AES_T(3, d, 3) ^ k[0];
-        const uint32_t f = AES_T(0, b, 0) ^ AES_T(1, c, 1) ^ AES_T(2, d, 2) ^ AES_T(3, a, 3) ^ k[1];
-        const uint32_t g = AES_T(0, c, 0) ^ AES_T(1, d, 1) ^ AES_T(2, a, 2) ^ AES_T(3, b, 3) ^ k[2];
-        const uint32_t h = AES_T(0, d, 0) ^ AES_T(1, a, 1) ^ AES_T(2, b, 2) ^ AES_T(3, c, 3) ^ k[3];
+    for (unsigned r = 4; r < 40; r += 4) {
+        const uint32_t e = aes_add(k, r, aes_mix(tables, a, b, c, d, lane));
+        const uint32_t f = aes_add(k, r + 1, aes_mix(tables, b, c, d, a, lane));
+        const uint32_t g = aes_add(k, r + 2, aes_mix(tables, c, d, a, b, lane));
+        const uint32_t h = aes_add(k, r + 3, aes_mix(tables, d, a, b, c, lane));
         a = e;
         b = f;
         c = g;
         d = h;
     }
     aes_block y;
-    y.w[0] = aes_last(a, b, c, d, lane) ^ key[40];
-    y.w[1] = aes_last(b, c, d, a, lane) ^ key[41];
-    y.w[2] = aes_last(c, d, a, b, lane) ^ key[42];
-    y.w[3] = aes_last(d, a, b, c, lane) ^ key[43];
+    y.w[0] = aes_add(k, 40, aes_last(a, b, c, d, lane));
+    y.w[1] = aes_add(k, 41, aes_last(b, c, d, a, lane));
+    y.w[2] = aes_add(k, 42, aes_last(c, d, a, b, lane));
+    y.w[3] = aes_add(k, 43, aes_last(d, a, b, c, lane));
     return y;
 }
 
-/* The round keys of a key of 16 bytes. */
-ON_BOTH_FAR void aes_expand(const uint8_t *from, uint32_t *key) {
+/* The round keys of a key, which are the first four words. */
+ON_BOTH_FAR void aes_expand_words(uint32_t *key) {
     const uint32_t lane = aes_lane();
-    uint32_t round = 1;
-    (void)lane;
-    for (unsigned i = 0; i < 4; i++)
-        key[i] = from[4 * i] | (uint32_t)from[4 * i + 1] << 8 | (uint32_t)from[4 * i + 2] << 16 |
-                 (uint32_t)from[4 * i + 3] << 24;
-    for (unsigned i = 4; i < AES_KEY_WORDS; i++) {
-        uint32_t x = key[i - 1];
-        if (i % 4 == 0) {
-            x = x >> 8 | x << 24;
-            x = aes_last(x, x, x, x, lane) ^ round;
-            round = (round << 1) ^ ((round >> 7) * 0x11b);
-        }
-        key[i] = key[i - 4] ^ x;
+    uint32_t a = key[0], b = key[1], c = key[2], d = key[3], round = 1;
+    for (unsigned i = 4; i < AES_KEY_WORDS; i += 4) {
+        const uint32_t x = d >> 8 | d << 24;
+        a ^= aes_last(x, x, x, x, lane) ^ round;
+        b ^= a;
+        c ^= b;
+        d ^= c;
+        key[i] = a;
+        key[i + 1] = b;
+        key[i + 2] = c;
+        key[i + 3] = d;
+        round = (round << 1) ^ ((round >> 7) * 0x11b);
     }
+}
+/* Word i of a key's bytes, little-endian. */
+ON_BOTH uint32_t aes_key_word(const uint8_t *from, unsigned i) {
+    return from[4 * i] | (uint32_t)from[4 * i + 1] << 8 | (uint32_t)from[4 * i + 2] << 16 |
+           (uint32_t)from[4 * i + 3] << 24;
+}
+/* The round keys of a key of 16 bytes. */
+ON_BOTH void aes_expand(const uint8_t *from, uint32_t *key) {
+    for (unsigned i = 0; i < 4; i++)
+        key[i] = aes_key_word(from, i);
+    aes_expand_words(key);
+}
+/* Of the two keys of trees, which are public: those of the first, and what the second's differ by.
+ */
+ON_BOTH void aes_expand_tree(const uint8_t (*from)[16], uint32_t (*key)[AES_KEY_WORDS]) {
+    for (unsigned d = 0; d < 2; d++)
+        aes_expand(from[d], key[d]);
+    for (unsigned i = 0; i < AES_KEY_WORDS; i++)
+        key[1][i] ^= key[0][i];
 }
 
 /* --- The PRG ---------------------------------------------------------------------------------- */
@@ -251,17 +304,18 @@ typedef struct prg_at {
 } prg_at;
 
 /* Words 2 pair and 2 pair + 1 of a stream. */
-ON_BOTH aes_block prg_block(const uint32_t *key, prg_at at, uint64_t pair) {
+ON_BOTH aes_block prg_block(const uint32_t *key, unsigned tables, prg_at at, uint64_t pair) {
     const uint64_t counter = ((uint64_t)at.lane << 40) + pair;
     aes_block x;
     x.w[0] = at.ordinal;
     x.w[1] = at.call | at.block << 16;
     x.w[2] = at.block >> 16 | (uint32_t)counter << 16;
     x.w[3] = (uint32_t)(counter >> 16);
-    return aes(key, x);
+    const aes_keys k = {key, NULL, 0, false};
+    return aes(&k, tables, x);
 }
-ON_BOTH uint64_t prg_word(const uint32_t *key, prg_at at, uint64_t j) {
-    const aes_block y = prg_block(key, at, j / 2);
+ON_BOTH uint64_t prg_word(const uint32_t *key, unsigned tables, prg_at at, uint64_t j) {
+    const aes_block y = prg_block(key, tables, at, j / 2);
     return (j & 1) != 0 ? y.w[2] | (uint64_t)y.w[3] << 32 : y.w[0] | (uint64_t)y.w[1] << 32;
 }
 

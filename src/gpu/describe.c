@@ -249,8 +249,59 @@ uint32_t uvcci_gpu_units(const vec_task *t, const uvcc_block *b) {
     return units_of(t, b);
 }
 
-uint32_t uvcci_gpu_fn_entries(const uvcc_task *t) {
-    return t->kind == UVCC_TASK_FN_TABLE ? t->u.vec.fn->entry_count : 0;
+/* --- Tables ----------------------------------------------------------------------------------- */
+
+/* Entries that are multiplied each stay as they are. */
+static bool is_by_bytes(const uvcc_fn_args *fn) {
+    return fn->shift == 0;
+}
+
+static vec_table table_of(const uvcc_fn_args *fn) {
+    int32_t least = fn->entries[0], most = least;
+    for (uint32_t i = 1; i < fn->entry_count; i++) {
+        least = fn->entries[i] < least ? fn->entries[i] : least;
+        most = fn->entries[i] > most ? fn->entries[i] : most;
+    }
+    const uint32_t range = (uint32_t)most - (uint32_t)least;
+    return (vec_table){.least = least,
+                       .planes = range >> 24 != 0   ? 4
+                                 : range >> 16 != 0 ? 3
+                                 : range >> 8 != 0  ? 2
+                                                    : 1};
+}
+
+size_t uvcci_gpu_table_bytes(unsigned kind, const uvcc_fn_args *fn) {
+    if (kind != UVCC_TASK_FN_TABLE)
+        return 0;
+    if (!is_by_bytes(fn))
+        return fn->entry_count * sizeof(int32_t);
+    const uint32_t groups = (fn->entry_count + TABLE_GROUP - 1) / TABLE_GROUP;
+    return (size_t)groups * TABLE_GROUP * table_of(fn).planes;
+}
+
+void uvcci_gpu_describe_table(vec_task *t, void *to, const void *seen) {
+    const uvcc_fn_args *fn = &t->fn;
+    uint8_t *at = to;
+    if (t->kind != UVCC_TASK_FN_TABLE)
+        return;
+    if (!is_by_bytes(fn)) {
+        memcpy(to, fn->entries, fn->entry_count * sizeof(int32_t));
+        t->fn.entries = seen;
+        return;
+    }
+    t->table = table_of(fn);
+    t->table.bytes = seen;
+    for (uint32_t first = 0; first < fn->entry_count; first += TABLE_GROUP) {
+        const uint32_t left = fn->entry_count - first;
+        for (uint32_t i = 0; i < TABLE_GROUP; i++) {
+            const uint32_t e =
+                i < left ? (uint32_t)fn->entries[first + i] - (uint32_t)t->table.least : 0;
+            for (uint32_t p = 0; p < t->table.planes; p++)
+                at[TABLE_GROUP * p + table_at(i)] = (uint8_t)(e >> 8 * p);
+        }
+        at += (size_t)TABLE_GROUP * t->table.planes;
+    }
+    t->fn.entries = NULL;
 }
 
 uint32_t uvcci_gpu_fn_words(const uvcc_task *t) {

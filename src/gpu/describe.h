@@ -26,8 +26,11 @@ bits_task uvcci_gpu_describe_bits(const uvcc_task *t);
 uint64_t uvcci_gpu_describe_hash(const uvcc_task *t, digest_item *to);
 /* Units of work of a block: of units_of() in kinds.h. */
 uint32_t uvcci_gpu_units(const vec_task *t, const uvcc_block *b);
-/* Entries and words of fn: how many there are to read. */
-uint32_t uvcci_gpu_fn_entries(const uvcc_task *t);
+/* A table as kernels read it, for a task that was described: what it takes, 0 of other kinds, and
+ * where kernels see it, which may be elsewhere than it is written. */
+size_t uvcci_gpu_table_bytes(unsigned kind, const uvcc_fn_args *fn);
+void uvcci_gpu_describe_table(vec_task *t, void *to, const void *seen);
+/* Words of fn: how many there are to read. */
 uint32_t uvcci_gpu_fn_words(const uvcc_task *t);
 
 #endif

@@ -70,24 +70,27 @@ __global__ void map_column_sums(const __grid_constant__ map_task t) {
 
 /* --- GEMM ------------------------------------------------------------------------------------- */
 
-/* A block of threads makes a tile of TILE x TILE, a thread 4 x 4 of it: rows and columns 16 apart,
- * so that neighbours read neighbouring words of shared memory. The product of depth k of replicated
+/* A block of threads makes a tile of TILE x TILE, a thread 4 x 4 of it, or where that leaves most of
+ * the device without one of half as many rows and columns, 2 x 2: rows and columns 16 apart, so that
+ * neighbours read neighbouring words of shared memory. The product of depth k of replicated
  * shares is one of depth 2k: [x_lo | x_hi] times [y_lo + y_hi ; y_lo]; of one x it ends at k. */
-enum { TILE = 64, DEPTH = 16, EACH = 4, SPLITS_MAX = 64 };
+enum { ACROSS = 16, DEPTH = 16, EACH_MOST = 4, EACH_LEAST = 2, SPLITS_MAX = 64 };
 
 struct gemm_launch {
     product_task t;
     uint32_t tiles_m, tiles_n, splits, depth; /* of a split: steps of DEPTH within 2k */
 };
 
-struct gemm_shared {
-    uint64_t x[DEPTH][TILE + 1], y[DEPTH][TILE + 1];
+template <int EACH> struct gemm_shared {
+    uint64_t x[DEPTH][ACROSS * EACH + 1], y[DEPTH][ACROSS * EACH + 1];
 };
 
 /* Steps of `half` 0 are of x_lo, of 1 of x_hi. The faster index of a thread is that along which the
  * operand's words are neighbours. */
-__device__ void load_tiles(const product_task *b, gemm_shared *s, uint32_t half, uint32_t l0,
+template <int EACH>
+__device__ void load_tiles(const product_task *b, gemm_shared<EACH> *s, uint32_t half, uint32_t l0,
                            uint32_t i0, uint32_t j0) {
+    constexpr unsigned TILE = ACROSS * EACH;
     for (unsigned q = threadIdx.x; q < TILE * DEPTH; q += THREADS) {
         const bool along = b->x_col == 1;
         const unsigned l = along ? q % DEPTH : q / TILE, i = along ? q / DEPTH : q % TILE;
@@ -106,8 +109,10 @@ __device__ void load_tiles(const product_task *b, gemm_shared *s, uint32_t half,
     }
 }
 
+template <int EACH>
 __global__ void __launch_bounds__(THREADS) gemm_kernel(const __grid_constant__ gemm_launch g) {
-    __shared__ gemm_shared s;
+    constexpr unsigned TILE = ACROSS * EACH;
+    __shared__ gemm_shared<EACH> s;
     uint32_t id = blockIdx.x;
     const uint32_t j0 = id % g.tiles_n * TILE;
     id /= g.tiles_n;
@@ -118,7 +123,7 @@ __global__ void __launch_bounds__(THREADS) gemm_kernel(const __grid_constant__ g
     const product_task b = product_block(&g.t, id / g.t.heads, id % g.t.heads);
     const uint32_t steps = (b.k + DEPTH - 1) / DEPTH;
     const uint32_t end = (b.x[1] != nullptr ? 2 : 1) * steps;
-    const uint32_t row = threadIdx.x / 16, col = threadIdx.x % 16;
+    const uint32_t row = threadIdx.x / ACROSS, col = threadIdx.x % ACROSS;
     uint64_t sum[EACH][EACH] = {};
     for (uint32_t step = split * g.depth; step < (split + 1) * g.depth && step < end; step++) {
         load_tiles(&b, &s, step / steps, step % steps * DEPTH, i0, j0);
@@ -127,8 +132,8 @@ __global__ void __launch_bounds__(THREADS) gemm_kernel(const __grid_constant__ g
         for (unsigned l = 0; l < DEPTH; l++) {
             uint64_t x[EACH], y[EACH];
             for (unsigned e = 0; e < EACH; e++) {
-                x[e] = s.x[l][row + 16 * e];
-                y[e] = s.y[l][col + 16 * e];
+                x[e] = s.x[l][row + ACROSS * e];
+                y[e] = s.y[l][col + ACROSS * e];
             }
             for (unsigned e = 0; e < EACH; e++)
                 for (unsigned f = 0; f < EACH; f++)
@@ -138,7 +143,7 @@ __global__ void __launch_bounds__(THREADS) gemm_kernel(const __grid_constant__ g
     }
     for (unsigned e = 0; e < EACH; e++)
         for (unsigned f = 0; f < EACH; f++) {
-            const uint32_t i = i0 + row + 16 * e, j = j0 + col + 16 * f;
+            const uint32_t i = i0 + row + ACROSS * e, j = j0 + col + ACROSS * f;
             if (i >= b.m || j >= b.n)
                 continue;
             if (g.splits == 1)
@@ -223,7 +228,7 @@ enum { BAND = 1024, SUMS = 64 };
 __global__ void bits_kernel(const __grid_constant__ bits_task t) {
     __shared__ uint64_t word[BAND];
     __shared__ uint32_t key[AES_KEY_WORDS];
-    fill_tables();
+    fill_tables(AES_TWO);
     __syncthreads();
     if (threadIdx.x == 0)
         aes_expand(t.key, key);
@@ -507,23 +512,21 @@ static cudaError_t run_on_tensor_cores(const product_task *t, uint8_t *scratch, 
     return e;
 }
 
-cudaError_t uvcci_gpu_run_gemm(const product_task *t, uint8_t *scratch, size_t bytes, unsigned sms,
-                               cudaStream_t s) {
-    const uvcci_ring_product first = ring_product(t);
-    if (scratch != nullptr && uvcci_gpu_gemm_scratch(t) != 0 &&
-        uvcci_ring_gemm_least(&first) <= bytes)
-        return run_on_tensor_cores(t, scratch, bytes, s);
-    if (t->m <= FEW && (uint64_t)t->groups * t->heads <= GRID_MOST && t->k / FEW_DEPTH < GRID_MOST)
-        return run_few_rows(t, sms, s);
+static uint32_t tiles_of(uint32_t side, uint32_t each) {
+    return (side + ACROSS * each - 1) / (ACROSS * each);
+}
+
+template <int EACH>
+static cudaError_t run_tiles(const product_task *t, unsigned sms, cudaStream_t s) {
     gemm_launch g = {};
     g.t = *t;
-    g.tiles_m = (t->m + TILE - 1) / TILE;
-    g.tiles_n = (t->n + TILE - 1) / TILE;
+    g.tiles_m = tiles_of(t->m, EACH);
+    g.tiles_n = tiles_of(t->n, EACH);
     const uint64_t tiles = (uint64_t)g.tiles_m * g.tiles_n * t->groups * t->heads;
     const uint32_t steps = (t->x[1] != nullptr ? 2 : 1) * ((t->k + DEPTH - 1) / DEPTH);
     if (tiles == 0)
         return cudaSuccess;
-    uint64_t splits = tiles < 2 * sms ? 2 * sms / tiles : 1; /* few tiles: of less depth each */
+    uint64_t splits = tiles < sms ? 2 * sms / tiles : 1; /* few tiles: of less depth each */
     splits = splits > SPLITS_MAX ? SPLITS_MAX : splits;
     splits = splits > steps / 4 ? (steps < 4 ? 1 : steps / 4) : splits;
     g.depth = (uint32_t)((steps + splits - 1) / splits);
@@ -532,8 +535,21 @@ cudaError_t uvcci_gpu_run_gemm(const product_task *t, uint8_t *scratch, size_t b
         return cudaErrorInvalidValue;
     if (g.splits > 1)
         begin_sums(t, sms, s);
-    gemm_kernel<<<(unsigned)(tiles * g.splits), THREADS, 0, s>>>(g);
+    gemm_kernel<EACH><<<(unsigned)(tiles * g.splits), THREADS, 0, s>>>(g);
     return cudaGetLastError();
+}
+
+cudaError_t uvcci_gpu_run_gemm(const product_task *t, uint8_t *scratch, size_t bytes, unsigned sms,
+                               cudaStream_t s) {
+    const uvcci_ring_product first = ring_product(t);
+    if (scratch != nullptr && uvcci_gpu_gemm_scratch(t) != 0 &&
+        uvcci_ring_gemm_least(&first) <= bytes)
+        return run_on_tensor_cores(t, scratch, bytes, s);
+    if (t->m <= FEW && (uint64_t)t->groups * t->heads <= GRID_MOST && t->k / FEW_DEPTH < GRID_MOST)
+        return run_few_rows(t, sms, s);
+    const uint64_t large = (uint64_t)t->groups * t->heads * tiles_of(t->m, EACH_MOST) *
+                           tiles_of(t->n, EACH_MOST);
+    return large < sms ? run_tiles<EACH_LEAST>(t, sms, s) : run_tiles<EACH_MOST>(t, sms, s);
 }
 
 cudaError_t uvcci_gpu_run_bits(const bits_task *t, unsigned sms, cudaStream_t s) {
@@ -547,7 +563,7 @@ cudaError_t uvcci_gpu_run_bits(const bits_task *t, unsigned sms, cudaStream_t s)
     const unsigned bands = (unsigned)(((uint64_t)t->rows + BAND - 1) / BAND);
     const unsigned each = THREADS / SUMS, wide = (t->cols + each - 1) / each;
     const unsigned y = wide < sms ? wide : sms;
-    bits_kernel<<<dim3(bands, y), THREADS, AES_SHARED_WORDS * sizeof(uint32_t), s>>>(*t);
+    bits_kernel<<<dim3(bands, y), THREADS, AES_TWO * AES_TABLE_WORDS * sizeof(uint32_t), s>>>(*t);
     return cudaGetLastError();
 }
 
@@ -578,5 +594,5 @@ cudaError_t uvcci_gpu_run_bytes(const uvcc_copy_item *items, uint32_t count, siz
 
 cudaError_t uvcci_gpu_prepare_forms(void) {
     return cudaFuncSetAttribute(bits_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                AES_SHARED_WORDS * sizeof(uint32_t));
+                                AES_TWO * AES_TABLE_WORDS * sizeof(uint32_t));
 }

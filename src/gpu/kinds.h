@@ -46,6 +46,28 @@ ON_BOTH_CONST bool needs_aes(unsigned kind) {
     }
 }
 
+/* Whether a kind's AES blocks are many to an element, as those of trees are. */
+ON_BOTH_CONST bool walks_trees(unsigned kind) {
+    switch (kind) {
+    case UVCC_TASK_LESS_MASK:
+    case UVCC_TASK_DEAL:
+    case UVCC_TASK_FN_COMPARE:
+    case UVCC_TASK_FN_TABLE:
+    case UVCC_TASK_FN_MULTISCALE:
+    case UVCC_TASK_FN_FLOOR:
+    case UVCC_TASK_FN_SPLINE:
+    case UVCC_TASK_FN_DEAL_KEY:
+    case UVCC_TASK_FN_DEAL_MULTISCALE:
+    case UVCC_TASK_FN_DEAL_FLOOR:
+    case UVCC_TASK_FN_DEAL_SPLINE:
+    case UVCC_TASK_ONE_HOT_KEYS:
+    case UVCC_TASK_ONE_HOT_ROWS:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* Where the packed results of a block go: of x[0], or x[1]. */
 ON_BOTH packing packing_of(const vec *c, unsigned which) {
     const uvcc_block *b = c->b;
@@ -119,16 +141,27 @@ ON_BOTH_CONST bool packs(unsigned kind) {
 /* Whether threads can share an element: its result is what end_of_unit() makes of the sum of their
  * parts. */
 ON_BOTH_CONST bool has_parts(unsigned kind) {
-    return kind == UVCC_TASK_FN_TABLE || kind == UVCC_TASK_FN_MULTISCALE;
+    return kind == UVCC_TASK_FN_TABLE || kind == UVCC_TASK_FN_BEST;
 }
 ON_BOTH uint64_t part_of_unit(unsigned kind, const vec *c) {
-    return kind == UVCC_TASK_FN_TABLE ? part_of_fn_table(c) : part_of_fn_multiscale(c);
+    return kind == UVCC_TASK_FN_TABLE ? part_of_fn_table(c) : part_of_fn_best(c);
 }
 ON_BOTH void end_of_unit(unsigned kind, const vec *c, uint64_t sum) {
     if (kind == UVCC_TASK_FN_TABLE)
         end_fn_table(c, sum);
     else
-        end_fn_multiscale(c, sum);
+        end_fn_best(c, sum);
+}
+/* AES blocks that a thread does one after the other, if so many share an element. */
+ON_BOTH uint32_t steps_of_part(const vec_task *t, uint32_t lanes) {
+    const uint32_t chunks = (t->fn.entry_count + 127) / 128;
+    if (t->kind == UVCC_TASK_FN_TABLE)
+        return dpf_depth(t->fn.bits) + 7 * ((chunks + lanes - 1) / lanes) / 2;
+    return (2 * CANDIDATES + lanes - 1) / lanes * (ROWS + 1);
+}
+/* Whether the threads of a window do an element together. */
+ON_BOTH_CONST bool has_window(unsigned kind) {
+    return kind == UVCC_TASK_FN_MULTISCALE;
 }
 
 /* The kinds of functions. Only the case of the kernel's own kind is compiled into it. */
@@ -151,12 +184,10 @@ ON_BOTH packed do_unit_function(unsigned kind, const vec *c) {
         PLAIN(FN_SHIFT, do_fn_shift)
         PLAIN(FN_SELECT, do_fn_select)
         PLAIN(FN_BITS, do_fn_bits)
-        PLAIN(FN_TABLE, do_fn_table)
         PLAIN(FN_SCALAR, do_fn_scalar)
         PLAIN(FN_ADD, do_fn_add)
         PLAIN(FN_MUL, do_fn_mul)
         PLAIN(FN_TRUNC, do_fn_trunc)
-        PLAIN(FN_BEST, do_fn_best)
         PLAIN(FN_MULTISCALE, do_fn_multiscale)
         PLAIN(FN_FLOOR, do_fn_floor)
         PLAIN(FN_SPLINE, do_fn_spline)

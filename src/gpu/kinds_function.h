@@ -105,8 +105,8 @@ ON_BOTH uint64_t scale_of(const int64_t *w, uint64_t l, unsigned s) {
 }
 
 /* The 128 values of a node, 2^n of them over and over if it has fewer. */
-ON_BOTH seed leaf(const vec *c, const dpf *f, node n) {
-    seed y = terminal(c, f, n);
+ON_BOTH seed leaf(const vec *c, const dpf *f, node n, seed last) {
+    seed y = terminal(c, n, last);
     if (f->n < 7) {
         y.lo = low(y.lo, 1u << f->n);
         for (unsigned k = 1u << f->n; k < 64; k *= 2)
@@ -128,35 +128,103 @@ ON_BOTH seed bits_between(seed high, seed low, unsigned by) {
     return y;
 }
 
-/* The entries whose bit is set, of at most 32: that of the first is the top bit. */
-ON_BOTH uint64_t chosen(const uvcc_fn_args *fn, uint32_t first, uint32_t bits, uint64_t scale) {
-    const int32_t *entries = fn->entries + first;
-    const uint32_t left = fn->entry_count - first, some = left < 32 ? left : 32;
-    uint64_t sum = 0;
-    if (fn->shift != 0) {
-        for (uint32_t j = 0; j < some; j++, bits <<= 1)
-            sum += shift_signed((uint64_t)(int64_t)entries[j] * scale, 30) &
-                   (0 - (uint64_t)(bits >> 31));
-    } else if (some == 32) {
+/* Sums of the entries whose bits are set, by the bytes of vec_table, each 128 times; how many. */
+typedef struct table_sums {
+    uint32_t plane[TABLE_PLANES], count;
+} table_sums;
+
+/* sum + the products of four bytes. */
+ON_BOTH uint32_t add_bytes(uint32_t x, uint32_t y, uint32_t sum) {
 #ifdef __CUDA_ARCH__
-        const int4 *four = (const int4 *)entries; /* `first` is a multiple of 32 */
-#pragma unroll
-        for (int j = 0; j < 8; j++, bits <<= 4) {
-            const int4 e = four[j];
-            sum += (uint64_t)((int64_t)e.x * (int)(bits >> 31));
-            sum += (uint64_t)((int64_t)e.y * (int)(bits >> 30 & 1));
-            sum += (uint64_t)((int64_t)e.z * (int)(bits >> 29 & 1));
-            sum += (uint64_t)((int64_t)e.w * (int)(bits >> 28 & 1));
-        }
+    return __dp4a(x, y, sum);
 #else
-        for (uint32_t j = 0; j < 32; j++, bits <<= 1)
-            sum += (uint64_t)((int64_t)entries[j] * (int)(bits >> 31));
+    for (unsigned k = 0; k < 32; k += 8)
+        sum += (x >> k & 255) * (y >> k & 255);
+    return sum;
 #endif
-    } else {
-        for (uint32_t j = 0; j < some; j++, bits <<= 1)
-            sum += (uint64_t)(int64_t)(int32_t)((uint32_t)entries[j] & (0 - (bits >> 31)));
+}
+/* Of the 32 entries of a group, the first of which has the top bit. */
+ON_BOTH void add_plane(const uint32_t *of, uint32_t bits, uint32_t *sum) {
+#ifdef __CUDA_ARCH__
+    const uint4 a = ((const uint4 *)of)[0], b = ((const uint4 *)of)[1];
+    const uint32_t word[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+#pragma unroll
+#else
+    const uint32_t *word = of;
+#endif
+    for (unsigned k = 0; k < TABLE_GROUP / 4; k++)
+        *sum = add_bytes(bits << k & 0x80808080u, word[k], *sum);
+}
+/* Of a chunk, which has so many groups. */
+enum { CHUNK_GROUPS = 4 };
+
+ON_BOTH void add_chosen(const vec_table *t, uint32_t group, uint32_t groups, const uint32_t *bits,
+                        table_sums *s) {
+    const uint32_t *of = t->bytes + (size_t)TABLE_GROUP / 4 * t->planes * group;
+#ifdef __CUDA_ARCH__
+#pragma unroll
+#endif
+    for (unsigned p = 0; p < TABLE_PLANES; p++) {
+        if (p >= t->planes)
+            continue;
+#ifdef __CUDA_ARCH__
+#pragma unroll
+#endif
+        for (unsigned q = 0; q < CHUNK_GROUPS; q++)
+            if (q < groups)
+                add_plane(of + TABLE_GROUP / 4 * (t->planes * q + p), bits[q], &s->plane[p]);
+    }
+    s->count += ones(bits[0]) + ones(bits[1]) + ones(bits[2]) + ones(bits[3]);
+}
+ON_BOTH uint64_t table_sum(const vec_table *t, const table_sums *s) {
+    uint64_t sum = (uint64_t)(int64_t)t->least * s->count;
+    for (unsigned p = 0; p < TABLE_PLANES; p++)
+        sum += (uint64_t)(s->plane[p] >> 7) << 8 * p;
+    return sum;
+}
+/* The same of entries that are multiplied each. */
+ON_BOTH uint64_t scaled_if(int32_t entry, uint32_t bits, uint64_t scale) {
+    return shift_signed((uint64_t)(int64_t)entry * scale, 30) & (0 - (uint64_t)(bits >> 31));
+}
+ON_BOTH uint64_t scaled(const int32_t *entries, uint32_t some, uint32_t bits, uint64_t scale) {
+    uint64_t sum = 0;
+#ifdef __CUDA_ARCH__
+    if (some == TABLE_GROUP) {
+#pragma unroll 4
+        for (unsigned j = 0; j < TABLE_GROUP; j += 4, bits <<= 4) {
+            const int4 e = *(const int4 *)(entries + j); /* groups begin at multiples of 64 bytes */
+            sum += scaled_if(e.x, bits, scale) + scaled_if(e.y, bits << 1, scale) +
+                   scaled_if(e.z, bits << 2, scale) + scaled_if(e.w, bits << 3, scale);
+        }
+        return sum;
+    }
+#endif
+    for (uint32_t j = 0; j < some; j++, bits <<= 1)
+        sum += scaled_if(entries[j], bits, scale);
+    return sum;
+}
+
+ON_BOTH uint64_t scaled_chunk(const uvcc_fn_args *fn, uint32_t first, const uint32_t *bits,
+                              uint64_t scale) {
+    uint64_t sum = 0;
+#ifdef __CUDA_ARCH__
+#pragma unroll
+#endif
+    for (unsigned q = 0; q < CHUNK_GROUPS; q++) {
+        const uint32_t at = first + TABLE_GROUP * q, rest = fn->entry_count - at;
+        if (at < fn->entry_count)
+            sum +=
+                scaled(fn->entries + at, rest < TABLE_GROUP ? rest : TABLE_GROUP, bits[q], scale);
     }
     return sum;
+}
+
+/* The highest n bits of 128, n = 1..128. */
+ON_BOTH seed first_ones(unsigned n) {
+    seed y;
+    y.hi = n < 64 ? ~(~(uint64_t)0 >> n) : ~(uint64_t)0;
+    y.lo = n <= 64 ? 0 : ~(uint64_t)0 << (128 - n);
+    return y;
 }
 
 /* This lane's part of the sum over the entries i, which count where the key has x = xh - first - i
@@ -167,23 +235,33 @@ ON_BOTH uint64_t table_part(const vec *c, const dpf *f, uint64_t scale) {
     const uint64_t x = low(in(c, 0) - (uint64_t)fn->first, f->n);
     const unsigned skip = f->n < 7 ? f->n : 7, by = terminal_at(f->n, x) + 1;
     const uint32_t chunks = (fn->entry_count + 127) / 128;
-    const uint32_t from = (uint32_t)((uint64_t)chunks * c->lane / c->lanes);
-    const uint32_t to = (uint32_t)((uint64_t)chunks * (c->lane + 1) / c->lanes);
+    const uint32_t from = chunks * c->lane / c->lanes, to = chunks * (c->lane + 1) / c->lanes;
     const uint64_t number = low((x >> skip) - from, f->n - skip);
+    const seed last = final_word(c, f);
+    table_sums sums = {{0}, 0};
     uint64_t sum = 0;
     descent w;
-    if (from == to)
-        return 0;
-    seed high =
-        leaf(c, f, descend_from(c, &f->k, &w, own_root(c, fn->call_key), number, f->k.depth));
-    for (uint32_t k = from; k < to; k++) {
-        const seed below = leaf(c, f, descend(c, &f->k, &w)), bits = bits_between(high, below, by);
-        for (uint32_t q = 0; q < 4 && 128 * k + 32 * q < fn->entry_count; q++)
-            sum += chosen(fn, 128 * k + 32 * q,
-                          (uint32_t)((q < 2 ? bits.hi : bits.lo) >> (q % 2 == 0 ? 32 : 0)), scale);
+    seed high = {0, 0};
+    for (uint32_t k = from; k <= to && from != to; k++) {
+        const node n =
+            k == from ? descend_from(c, &f->k, &w, own_root(c, fn->call_key), number, f->k.depth)
+                      : descend(c, &f->k, &w);
+        const seed below = leaf(c, f, n, last);
+        const seed bits = bits_between(high, below, by);
         high = below;
+        if (k == from)
+            continue;
+        const uint32_t first = 128 * (k - 1), left = fn->entry_count - first;
+        const seed there = seed_and(bits, first_ones(left < 128 ? left : 128));
+        const uint32_t of[CHUNK_GROUPS] = {(uint32_t)(there.hi >> 32), (uint32_t)there.hi,
+                                           (uint32_t)(there.lo >> 32), (uint32_t)there.lo};
+        const uint32_t groups = left < 128 ? (left + TABLE_GROUP - 1) / TABLE_GROUP : CHUNK_GROUPS;
+        if (fn->shift == 0)
+            add_chosen(&c->t->table, first / TABLE_GROUP, groups, of, &sums);
+        if (fn->shift != 0)
+            sum += scaled_chunk(fn, first, of, scale);
     }
-    return sum;
+    return fn->shift != 0 ? sum : table_sum(&c->t->table, &sums);
 }
 
 ON_BOTH uint64_t part_of_fn_table(const vec *c) {
@@ -205,9 +283,6 @@ ON_BOTH void end_fn_table(const vec *c, uint64_t v) {
     }
     out(c, 0, x);
     wire_out(c, 0, x);
-}
-ON_BOTH void do_fn_table(const vec *c) {
-    end_fn_table(c, part_of_fn_table(c));
 }
 
 ON_BOTH uint64_t scalar(const vec *c, uint32_t q) {
@@ -281,20 +356,30 @@ ON_BOTH uint64_t best_word(const vec *c, uint32_t q, unsigned e, uint64_t whole)
         sum += dealt(c, 0, c->t->call, 2, q + v);
     return whole - sum;
 }
-ON_BOTH void do_fn_best(const vec *c) {
+/* Six terms, which threads can share: for each candidate what is multiplied by its value, and what
+ * is taken from that. */
+ON_BOTH uint64_t part_of_fn_best(const vec *c) {
     if (is_other(c))
-        return;
+        return 0;
     const size_t at = (size_t)PAIRS * c->i;
     uint64_t sum = 0;
-    for (unsigned n = 0; n < CANDIDATES; n++) {
+    for (unsigned term = c->lane; term < 2 * CANDIDATES; term += c->lanes) {
+        const unsigned n = term / 2, which = term % 2;
         const size_t last = at + best_last(n);
         unsigned e = 0;
         for (unsigned j = 0; j < CANDIDATES; j++)
             e |= (unsigned)(1 ^ (c->b->in[2][at + best_pair(n, j)] & 1) ^ best_inverted(n, j)) << j;
-        sum += best_word(c, 2 * ROWS * n, e, is_head(c) ? 1 : 0) * c->b->in[0][last] -
-               best_word(c, 2 * ROWS * n + ROWS, e, c->b->in[1][last]);
+        const uint64_t word = best_word(c, 2 * ROWS * n + ROWS * which, e,
+                                        which != 0   ? c->b->in[1][last]
+                                        : is_head(c) ? 1
+                                                     : 0);
+        sum += which != 0 ? 0 - word : word * c->b->in[0][last];
     }
-    out(c, 0, sum);
+    return sum;
+}
+ON_BOTH void end_fn_best(const vec *c, uint64_t sum) {
+    if (!is_other(c))
+        out(c, 0, sum);
 }
 
 /* --- Multi-scale tables ----------------------------------------------------------------------- */
@@ -314,67 +399,103 @@ ON_BOTH scales scales_of(const uvcc_fn_args *fn) {
 ON_BOTH uint64_t scale_top(uint64_t x, unsigned s) {
     return s >= 12 ? low(x, s) >> (s - 12) : low(x, s) << (12 - s);
 }
-/* The three words of a node with a payload. */
-ON_BOTH void scale_values(const vec *c, seed s, uint64_t *v) {
-    seed x = s;
-    x.lo ^= 1;
-    x = mmo(c, 0, x);
-    v[0] = x.lo;
-    v[1] = x.hi;
+/* The three words of a node with a payload, two and one. */
+ON_BOTH seed scale_two(const vec *c, seed s) {
+    s.lo ^= 1;
+    return mmo(c, 0, s);
+}
+ON_BOTH uint64_t scale_third(const vec *c, seed s) {
     s.lo ^= 3;
-    v[2] = mmo(c, 0, s).lo;
+    return mmo(c, 0, s).lo;
+}
+ON_BOTH void scale_values(const vec *c, seed s, uint64_t *v) {
+    const seed two = scale_two(c, s);
+    v[0] = two.lo;
+    v[1] = two.hi;
+    v[2] = scale_third(c, s);
 }
 ON_BOTH size_t scale_word_at(const vec *c, unsigned k, unsigned j) {
     return 8 * (((size_t)k * c->b->count + c->i) * 3 + j);
 }
 
-/* From scale to scale and cell to cell: which cells count and where they are is of xh, which is
- * public here. A cell's place may be below 0; then its quotient by 4 is rounded down. A lane takes
- * neighbouring cells of all scales. */
-ON_BOTH uint64_t part_of_fn_multiscale(const vec *c) {
-    if (is_other(c))
-        return 0;
-    const uvcc_fn_args *fn = &c->t->fn;
-    const scales s = scales_of(fn);
-    const uint64_t xh = in(c, 0);
-    const size_t count = c->b->count;
-    const uint8_t *payload = c->b->key + 16 * s.depth * count;
-    const unsigned all = 3 * s.cells * s.count;
-    const unsigned from = all * c->lane / c->lanes, to = all * (c->lane + 1) / c->lanes;
+/* The nodes that cells are at, z - i of each scale, and all above them are neighbours: of a level
+ * those from the node at xh downwards, of which cell i's is the i-th. So many threads as a window
+ * has take a node each, and go from level to level; b is the lowest bit of the number of the node
+ * at xh. Where all of them are is public. */
+enum { SCALE_WINDOW = 64 };
+
+ON_BOTH unsigned scale_bit(const scales *s, uint64_t xh, unsigned level) {
+    return (unsigned)bit_of(xh >> s->shift, s->depth - level);
+}
+/* Of node j: which of the level above is its parent, and on which side it is. */
+ON_BOTH unsigned scale_above(unsigned j, unsigned b) {
+    return (j + 1 - b) / 2;
+}
+ON_BOTH unsigned scale_side(unsigned j, unsigned b) {
+    return (j + b) & 1;
+}
+/* Whether a level has a payload, and of which scale. */
+ON_BOTH bool scale_at(const scales *s, unsigned level, unsigned *scale) {
+    *scale = (s->depth - level) / 2;
+    return (s->depth - level) % 2 == 0 && *scale < s->count;
+}
+/* Whether a cell counts at xh. Its place may be below 0; then its quotient by 4 is rounded down. */
+ON_BOTH bool scale_counts(const scales *s, uint64_t xh, unsigned scale, unsigned i) {
+    const uint64_t z = xh >> (s->shift + 2 * scale);
+    const int64_t below = (int64_t)(z - i);
+    return i >= s->cells && i < 4 * s->cells &&
+           (scale + 1 == s->count ||
+            (int64_t)(z >> 2) - (z >= i ? (int64_t)((z - i) >> 2) : below >> 2) <
+                (int64_t)s->cells);
+}
+/* A cell's part of the sum, by the three words of its node. */
+ON_BOTH uint64_t scale_part(const vec *c, const scales *s, uint64_t xh, unsigned scale, unsigned i,
+                            node n, const uint64_t *values) {
+    const uint8_t *payload = c->b->key + 16 * s->depth * (size_t)c->b->count;
+    const int64_t *a = c->t->fn.words + (size_t)3 * scale * 3 * s->cells + (i - s->cells);
+    const uint64_t at = scale_top(xh, s->shift + 2 * scale);
+    const uint64_t a0 = (uint64_t)a[0], a1 = (uint64_t)a[3 * s->cells],
+                   a2 = (uint64_t)a[6 * s->cells];
+    uint64_t u[3];
+    for (unsigned j = 0; j < 3; j++)
+        u[j] = values[j] + (load64(payload + scale_word_at(c, scale, j)) & (0 - n.t));
+    return a0 * u[0] - a1 * u[1] + a2 * u[2] + at * (a1 * u[0] - 2 * a2 * u[1] + at * a2 * u[0]);
+}
+ON_BOTH levels scale_levels(const vec *c, const scales *s) {
     levels k;
     k.words = c->b->key;
-    k.bits = payload + 24 * s.count * count;
-    k.depth = s.depth;
-    uint64_t sum = 0;
-    walk w;
-    walk_from(&w, own_root(c, fn->call_key));
-    for (unsigned cell = from; cell < to; cell++) {
-        const unsigned scale = cell / (3 * s.cells), i = s.cells + cell % (3 * s.cells);
-        const unsigned level = s.depth - 2 * scale, shift = s.shift + 2 * scale;
-        const uint64_t z = xh >> shift, at = scale_top(xh, shift);
-        const int64_t below = (int64_t)(z - i);
-        if (scale + 1 != s.count &&
-            (int64_t)(z >> 2) - (z >= i ? (int64_t)((z - i) >> 2) : below >> 2) >= (int64_t)s.cells)
-            continue;
-        const node n = walk_to(c, &k, &w, low(z - i, level), level);
-        const int64_t *a = fn->words + (size_t)3 * scale * 3 * s.cells + (i - s.cells);
-        uint64_t u[3];
-        scale_values(c, n.s, u);
-        for (unsigned j = 0; j < 3; j++)
-            u[j] += load64(payload + scale_word_at(c, scale, j)) & (0 - n.t);
-        const uint64_t a0 = (uint64_t)a[0], a1 = (uint64_t)a[3 * s.cells],
-                       a2 = (uint64_t)a[6 * s.cells];
-        sum +=
-            a0 * u[0] - a1 * u[1] + a2 * u[2] + at * (a1 * u[0] - 2 * a2 * u[1] + at * a2 * u[0]);
-    }
-    return sum;
+    k.bits = c->b->key + (16 * s->depth + 24 * s->count) * (size_t)c->b->count;
+    k.depth = s->depth;
+    return k;
 }
 ON_BOTH void end_fn_multiscale(const vec *c, uint64_t sum) {
-    if (!is_other(c))
-        out(c, 0, is_head(c) ? sum + (uint64_t)c->t->fn.constant : 0 - sum);
+    out(c, 0, is_head(c) ? sum + (uint64_t)c->t->fn.constant : 0 - sum);
 }
+/* What the threads of a window do, by one. */
 ON_BOTH void do_fn_multiscale(const vec *c) {
-    end_fn_multiscale(c, part_of_fn_multiscale(c));
+    if (is_other(c))
+        return;
+    const scales s = scales_of(&c->t->fn);
+    const levels k = scale_levels(c, &s);
+    const uint64_t xh = in(c, 0);
+    node at[SCALE_WINDOW], above[SCALE_WINDOW];
+    uint64_t sum = 0, v[3];
+    for (unsigned j = 0; j < SCALE_WINDOW; j++)
+        at[j] = own_root(c, c->t->fn.call_key);
+    for (unsigned l = 1; l <= s.depth; l++) {
+        const unsigned b = scale_bit(&s, xh, l);
+        unsigned scale;
+        for (unsigned j = 0; j < SCALE_WINDOW; j++)
+            above[j] = at[j];
+        for (unsigned j = 0; j < SCALE_WINDOW; j++)
+            at[j] = child(c, &k, above[scale_above(j, b)], l - 1, scale_side(j, b));
+        for (unsigned j = 0; scale_at(&s, l, &scale) && j < SCALE_WINDOW; j++)
+            if (scale_counts(&s, xh, scale, j)) {
+                scale_values(c, at[j].s, v);
+                sum += scale_part(c, &s, xh, scale, j, at[j], v);
+            }
+    }
+    end_fn_multiscale(c, sum);
 }
 
 ON_BOTH void do_fn_deal_multiscale(const vec *c) {

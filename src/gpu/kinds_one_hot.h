@@ -64,11 +64,9 @@ ON_BOTH void do_one_hot_keys(const vec *c) {
 ON_BOTH node one_hot_child(const vec *c, const uint64_t *key, node a, unsigned level,
                            unsigned side) {
     const uint64_t control = key[2 * one_hot_depth(c->t->bits) + ONE_HOT_LEAF];
+    const seed cw = {key[2 * level], key[2 * level + 1]};
     const seed y = mmo(c, side, a.s);
-    seed cw;
     node below;
-    cw.lo = key[2 * level];
-    cw.hi = key[2 * level + 1];
     below.s = seed_clear(seed_xor(y, seed_if(a.t, cw)));
     below.t = (y.lo & 1) ^ (a.t & bit_of(control, 2 * level + side));
     return below;

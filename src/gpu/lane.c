@@ -429,7 +429,7 @@ static void measure_task(uvcci_lane *l, const uvcc_task *t) {
     size_t wish = 0;
     if (uvcci_gpu_is_vec(t->kind)) {
         (void)take(&s->descriptors, t->u.vec.count * sizeof(vec_block));
-        (void)take(&s->descriptors, uvcci_gpu_fn_entries(t) * sizeof(int32_t));
+        (void)take(&s->descriptors, uvcci_gpu_table_bytes(t->kind, t->u.vec.fn));
         (void)take(&s->descriptors, uvcci_gpu_fn_words(t) * sizeof(int64_t));
     } else if (t->kind == UVCC_TASK_HASH) {
         measure_hash(l, t);
@@ -558,9 +558,9 @@ static const void *seen(const uvcci_lane *l, size_t at) {
 }
 
 static void write_vec(uvcci_lane *l, const uvcc_task *t, struct uvcci_lane_step *s, size_t *used) {
-    const uint32_t entries = uvcci_gpu_fn_entries(t), words = uvcci_gpu_fn_words(t);
+    const uint32_t words = uvcci_gpu_fn_words(t);
     const size_t at = take(used, t->u.vec.count * sizeof(vec_block));
-    const size_t at_entries = take(used, entries * sizeof(int32_t));
+    const size_t at_table = take(used, uvcci_gpu_table_bytes(t->kind, t->u.vec.fn));
     const size_t at_words = take(used, words * sizeof(int64_t));
     uint8_t *host = room_at(&l->host);
     vec_block *blocks = (vec_block *)(void *)(host + at);
@@ -570,18 +570,15 @@ static void write_vec(uvcci_lane *l, const uvcc_task *t, struct uvcci_lane_step 
         blocks[i].at.in[0] = inside(l, blocks[i].at.in[0]);
         blocks[i].at.out[0] = inside(l, blocks[i].at.out[0]);
     }
-    if (entries != 0)
-        memcpy(host + at_entries, t->u.vec.fn->entries, entries * sizeof(int32_t));
+    uvcci_gpu_describe_table(&s->u.vec.t, host + at_table, seen(l, at_table));
     if (words != 0)
         memcpy(host + at_words, t->u.vec.fn->words, words * sizeof(int64_t));
     s->u.vec.t.blocks = seen(l, at);
-    s->u.vec.t.fn.entries = seen(l, at_entries);
     s->u.vec.t.fn.words = seen(l, at_words);
     s->u.vec.units = 0;
     for (uint32_t i = 0, last = 0; i < t->u.vec.count; i++) {
         const uvcc_block *b = &t->u.vec.blocks[i];
-        const uint32_t units =
-            b->count == last ? 0 : (uvcci_gpu_units(&s->u.vec.t, b) + 63) / 64 * 64;
+        const uint32_t units = b->count == last ? 0 : uvcci_gpu_units(&s->u.vec.t, b);
         s->u.vec.units = units > s->u.vec.units ? units : s->u.vec.units;
         last = b->count;
     }

@@ -61,7 +61,7 @@ ON_BOTH uint64_t bits_word(const bits_task *t, const uint32_t *key, uint64_t i) 
     at.call = t->call;
     at.block = 0;
     at.lane = t->lane;
-    return prg_word(key, at, i);
+    return prg_word(key, AES_TWO, at, i);
 }
 ON_BOTH uint64_t bits_operand(const bits_task *t, const uint64_t *x, uint64_t i, uint64_t j) {
     return x[t->trans ? j * t->rows + i : i * t->cols + j];

@@ -16,7 +16,7 @@ ON_BOTH size_t control_bytes(unsigned depth) {
 
 typedef struct seed {
     uint64_t lo, hi;
-} seed;
+} __attribute__((aligned(16))) seed; /* moves at once */
 typedef struct node {
     seed s; /* bit 0 is clear */
     uint64_t t;
@@ -26,6 +26,12 @@ ON_BOTH seed seed_xor(seed a, seed b) {
     seed y;
     y.lo = a.lo ^ b.lo;
     y.hi = a.hi ^ b.hi;
+    return y;
+}
+ON_BOTH seed seed_and(seed a, seed b) {
+    seed y;
+    y.lo = a.lo & b.lo;
+    y.hi = a.hi & b.hi;
     return y;
 }
 ON_BOTH seed seed_if(uint64_t v, seed a) {
@@ -45,6 +51,14 @@ ON_BOTH seed seed_choose(uint64_t v, seed a, seed b) {
 }
 ON_BOTH seed seed_load(const uint8_t *p) {
     seed y;
+#ifdef __CUDA_ARCH__
+    if (((uintptr_t)p & 15) == 0) {
+        const ulonglong2 v = *(const ulonglong2 *)p;
+        y.lo = v.x;
+        y.hi = v.y;
+        return y;
+    }
+#endif
     y.lo = load64(p);
     y.hi = load64(p + 8);
     return y;
@@ -54,14 +68,24 @@ ON_BOTH void seed_store(uint8_t *p, seed a) {
     store64(p + 8, a.hi);
 }
 
+/* A node in the room of its seed. */
+ON_BOTH seed node_kept(node a) {
+    a.s.lo |= a.t;
+    return a.s;
+}
+ON_BOTH node node_from(seed kept) {
+    node a;
+    a.s = seed_clear(kept);
+    a.t = kept.lo & 1;
+    return a;
+}
+
 /* MMO of side d, which may differ from lane to lane if it is public. */
 ON_BOTH seed mmo(const vec *c, unsigned d, seed s) {
-    aes_block x;
-    x.w[0] = (uint32_t)s.lo;
-    x.w[1] = (uint32_t)(s.lo >> 32);
-    x.w[2] = (uint32_t)s.hi;
-    x.w[3] = (uint32_t)(s.hi >> 32);
-    x = aes(c->key[DPF_KEY + d], x);
+    aes_block x = {
+        {(uint32_t)s.lo, (uint32_t)(s.lo >> 32), (uint32_t)s.hi, (uint32_t)(s.hi >> 32)}};
+    const aes_keys k = {c->tree[0], c->tree[1], 0 - d, true};
+    x = aes(&k, c->tables, x);
     s.lo ^= x.w[0] | (uint64_t)x.w[1] << 32;
     s.hi ^= x.w[2] | (uint64_t)x.w[3] << 32;
     return s;
@@ -69,9 +93,11 @@ ON_BOTH seed mmo(const vec *c, unsigned d, seed s) {
 
 /* The root of this element that comes from a pair. */
 ON_BOTH node root_of(const vec *c, unsigned call, unsigned pair, uint64_t t) {
+    uint64_t word[2];
     node r;
-    r.s.lo = prg_call_at(c, call, pair, UVCC_TAG_root, 0, 2 * (uint64_t)c->i) & ~(uint64_t)1;
-    r.s.hi = prg_call_at(c, call, pair, UVCC_TAG_root, 0, 2 * (uint64_t)c->i + 1);
+    prg_pair_at(c, call, pair, UVCC_TAG_root, 0, c->i, word);
+    r.s.lo = word[0] & ~(uint64_t)1;
+    r.s.hi = word[1];
     r.t = t;
     return r;
 }
@@ -85,17 +111,29 @@ typedef struct levels {
     unsigned depth;
 } levels;
 
-ON_BOTH uint64_t control_bit(const vec *c, const levels *k, unsigned level, unsigned side) {
-    const unsigned at = 2 * level + side;
-    return bit_of(k->bits[control_bytes(k->depth) * c->i + at / 8], at % 8);
+/* What a level corrects by. */
+typedef struct correction {
+    seed cw;
+    uint64_t tau; /* the two control bits */
+} correction;
+
+ON_BOTH correction correction_at(const vec *c, const levels *k, unsigned level) {
+    correction y;
+    y.cw = seed_load(k->words + 16 * ((size_t)level * c->b->count + c->i));
+    y.tau = k->bits[control_bytes(k->depth) * c->i + level / 4] >> 2 * (level % 4) & 3;
+    return y;
 }
-ON_BOTH node child(const vec *c, const levels *k, node a, unsigned level, unsigned side) {
+ON_BOTH node child_by(const vec *c, const correction *by, node a, unsigned side) {
     const seed y = mmo(c, side, a.s);
-    const seed cw = seed_load(k->words + 16 * ((size_t)level * c->b->count + c->i));
     node n;
-    n.s = seed_clear(seed_xor(y, seed_if(a.t, cw)));
-    n.t = (y.lo & 1) ^ (a.t & control_bit(c, k, level, side));
+    n.s = seed_clear(seed_xor(y, seed_if(a.t, by->cw)));
+    n.t = (y.lo & 1) ^ (a.t & bit_of(by->tau, side));
     return n;
+}
+/* The correction is asked for first: it comes while AES runs. */
+ON_BOTH node child(const vec *c, const levels *k, node a, unsigned level, unsigned side) {
+    const correction by = correction_at(c, k, level);
+    return child_by(c, &by, a, side);
 }
 
 /* --- DPF -------------------------------------------------------------------------------------- */
@@ -116,8 +154,11 @@ ON_BOTH dpf dpf_at(const vec *c, const uint8_t *key, unsigned n) {
     f.k.bits = f.last + (size_t)16 * c->b->count;
     return f;
 }
-ON_BOTH seed terminal(const vec *c, const dpf *f, node a) {
-    return seed_xor(mmo(c, 0, a.s), seed_if(a.t, seed_load(f->last + (size_t)16 * c->i)));
+ON_BOTH seed final_word(const vec *c, const dpf *f) {
+    return seed_load(f->last + (size_t)16 * c->i);
+}
+ON_BOTH seed terminal(const vec *c, node a, seed last) {
+    return seed_xor(mmo(c, 0, a.s), seed_if(a.t, last));
 }
 /* Where a value is in its block of 128. */
 ON_BOTH unsigned terminal_at(unsigned n, uint64_t x) {
@@ -125,6 +166,7 @@ ON_BOTH unsigned terminal_at(unsigned n, uint64_t x) {
 }
 /* A share of [alpha <= x], x < 2^n. */
 ON_BOTH uint64_t dpf_prefix(const vec *c, const dpf *f, node root, uint64_t x) {
+    const seed last = final_word(c, f);
     uint64_t p = 0;
     node a = root;
     for (unsigned l = 0; l < f->k.depth; l++) {
@@ -133,7 +175,7 @@ ON_BOTH uint64_t dpf_prefix(const vec *c, const dpf *f, node root, uint64_t x) {
         p ^= side & (a.t ^ below.t);
         a = below;
     }
-    const seed y = terminal(c, f, a);
+    const seed y = terminal(c, a, last);
     const unsigned at = terminal_at(f->n, x);
     p ^= at < 64 ? parity(low(y.lo, at + 1)) : parity(y.lo) ^ parity(low(y.hi, at - 63));
     return p;
@@ -318,8 +360,10 @@ ON_BOTH void make_dcf(const vec *c, unsigned call, unsigned n, unsigned w, uint6
  * many as of the level below come to by halves, so how far up the next one begins depends on how
  * many came alone: lanes whose first ones differ go on side by side. Numbers are public. */
 typedef struct descent {
-    node root,
-        above[65]; /* of a level: the parent of the node that comes next, or the one before */
+    node root, parent;
+    seed above[64]; /* of level d: the parent of the node that comes next, or the one before; of the
+                       last level it is `parent`, since every other step needs that alone */
+    correction by;  /* of the last level */
     uint64_t first;
     uint32_t came;
     unsigned level;
@@ -332,15 +376,19 @@ ON_BOTH unsigned descent_bit(const descent *w, unsigned d) {
 ON_BOTH node descend_from(const vec *c, const levels *k, descent *w, node root, uint64_t number,
                           unsigned level) {
     node x = root;
-    w->root = root;
+    w->root = w->parent = root;
     w->first = number;
     w->came = 0;
     w->level = level;
-    for (unsigned d = 1; d <= level; d++) {
-        w->above[d] = x;
+    if (level == 0)
+        return root;
+    w->by = correction_at(c, k, level - 1);
+    for (unsigned d = 1; d < level; d++) {
+        w->above[d] = node_kept(x);
         x = child(c, k, x, d - 1, descent_bit(w, d));
     }
-    return x;
+    w->parent = x;
+    return child_by(c, &w->by, x, descent_bit(w, level));
 }
 /* Of level d, node 2q is a child of node q above it, and node 2q + 1 of q or q + 1. */
 ON_BOTH node descend(const vec *c, const levels *k, descent *w) {
@@ -348,44 +396,27 @@ ON_BOTH node descend(const vec *c, const levels *k, descent *w) {
     unsigned d = w->level;
     for (; d != 0 && (nth & 1) != 0; d--)
         nth = (nth + 1) / 2;
-    node x = d == 0 ? w->root : child(c, k, w->above[d], d - 1, descent_bit(w, d));
-    while (d++ != w->level) {
+    /* d is where the way down begins: its node is a child of what is kept there */
+    node x = w->root;
+    bool kept = d != 0;
+    for (d += d == 0; d <= w->level; d++) {
         const unsigned bit = descent_bit(w, d);
-        const node above = w->above[d];
-        node of;
-        of.s = seed_choose(bit, above.s, x.s);
-        of.t = choose(bit, above.t, x.t);
-        w->above[d] = x;
-        x = child(c, k, of, d - 1, 1 - bit);
+        const bool last = d == w->level;
+        const correction by = last ? w->by : correction_at(c, k, d - 1);
+        const node above = last ? w->parent : node_from(w->above[d]);
+        node of = above;
+        if (!kept) {
+            of.s = seed_choose(bit, above.s, x.s);
+            of.t = choose(bit, above.t, x.t);
+            if (last)
+                w->parent = x;
+            else
+                w->above[d] = node_kept(x);
+        }
+        x = child_by(c, &by, of, kept ? bit : 1 - bit);
+        kept = false;
     }
     return x;
-}
-
-/* --- Walks from node to node ------------------------------------------------------------------ */
-
-/* The path to the node that was visited last: going to one beside it takes the levels that differ
- * only. Where a walk goes is public. */
-typedef struct walk {
-    node at[65];
-    uint64_t number; /* of the last node, counted from the left of its level */
-    unsigned level;
-} walk;
-
-ON_BOTH void walk_from(walk *w, node root) {
-    w->at[0] = root;
-    w->number = 0;
-    w->level = 0;
-}
-ON_BOTH node walk_to(const vec *c, const levels *k, walk *w, uint64_t number, unsigned level) {
-    unsigned same = level < w->level ? level : w->level;
-    while ((level - same >= 64 ? 0 : number >> (level - same)) !=
-           (w->level - same >= 64 ? 0 : w->number >> (w->level - same)))
-        same--;
-    for (unsigned l = same; l < level; l++)
-        w->at[l + 1] = child(c, k, w->at[l], l, (unsigned)bit_of(number, level - 1 - l));
-    w->number = number;
-    w->level = level;
-    return w->at[level];
 }
 
 #endif

@@ -1,152 +1,293 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vec.cu - the tasks of blocks: a kernel for each kind. A thread does a unit of work; a block of
- * threads stays within a block of the task, so that roles do not diverge. Expanded keys and tables
- * of AES live in shared memory, as long as the kernel. */
+/* vec.cu - the tasks of blocks: a kernel for each kind. A thread does a unit of work; a warp stays
+ * within a block of the task, so that roles do not diverge. Expanded keys and tables of AES live in
+ * shared memory, as long as the kernel. */
+#include <string.h>
+
 #include "gpu/kinds.h"
 #include "gpu/launch.h"
 #include "gpu/tables.cuh"
 
 namespace {
 
-enum { THREADS_MAX = 1024, THREADS_FEW = 256, WARP = 32 };
+constexpr unsigned WARP = 32;
 
 /* Packed values of an element. */
 ON_BOTH_CONST unsigned packed_of(unsigned kind) {
     return kind == UVCC_TASK_DEAL ? 2 : 1;
 }
 
+/* Kinds that walk trees have all tables of AES, and a multiprocessor one of their blocks of threads;
+ * such that draw pads have half of the tables, so that one of theirs finds room beside it. */
+ON_BOTH_CONST unsigned tables_of(unsigned kind) {
+    return !needs_aes(kind) ? 0 : walks_trees(kind) ? AES_FOUR : AES_TWO;
+}
+/* Blocks of threads on a multiprocessor, and warps of one. */
+ON_BOTH_CONST unsigned blocks_most(unsigned kind) {
+    return tables_of(kind) == AES_FOUR ? 1 : tables_of(kind) == AES_TWO ? 3 : 8;
+}
+ON_BOTH_CONST unsigned warps_most(unsigned kind) {
+    return kind == UVCC_TASK_FN_COMPARE ? 24 : needs_aes(kind) ? 16 : 8;
+}
+/* What registers are divided by, so that some are left to the block beside a tree's. */
+ON_BOTH_CONST unsigned threads_bound(unsigned kind) {
+    const bool leaves = walks_trees(kind) && warps_most(kind) == 16;
+    return (warps_most(kind) + (leaves ? 4 : 0)) * WARP;
+}
+/* Warps that make the tables; and with no more than so many that work, their AES blocks do not wait
+ * for each other. */
+constexpr unsigned WARPS_LEAST = 8, LATENT = 2;
+
+constexpr size_t tables_bytes(unsigned kind) {
+    return tables_of(kind) * AES_TABLE_WORDS * sizeof(uint32_t);
+}
+
 struct vec_launch {
     vec_task t;
-    uint32_t tiles; /* of a block */
-    uvcc_step_keys keys;
+    uint32_t tiles, lanes; /* warps that a block of the task takes; threads of a unit */
+    uint32_t warps;        /* of a block of threads: that work; of windows: units of both */
+    uint32_t tree[2][AES_KEY_WORDS];
+    alignas(16) uint8_t keys[PRG_KEYS][16];
 };
 
 using expanded = uint32_t[AES_KEY_WORDS];
 
+/* Of units whose nodes are windows: a level's and the next one's, as node_kept() has them. */
+constexpr unsigned UNIT_THREADS = 2 * SCALE_WINDOW, UNITS_MOST = 4;
+
+struct window {
+    seed node[2][SCALE_WINDOW];
+    uint64_t part[SCALE_WINDOW / WARP];
+};
+
 template <unsigned KIND> __device__ void begin(const vec_launch *l, expanded *key) {
     if (!needs_aes(KIND))
         return;
-    fill_tables();
+    const uint32_t *words = (const uint32_t *)l->keys;
+    for (unsigned k = threadIdx.x; k < 4 * PRG_KEYS; k += blockDim.x)
+        key[k / 4][k % 4] = words[k];
+    fill_tables(tables_of(KIND));
     __syncthreads();
-    if (threadIdx.x < STEP_KEYS)
-        aes_expand(threadIdx.x < PRG_KEYS ? &l->keys.prg[0][0][0] + 16 * threadIdx.x
-                                          : l->keys.dpf[threadIdx.x - PRG_KEYS],
-                   key[threadIdx.x]);
+    if (threadIdx.x < PRG_KEYS)
+        aes_expand_words(key[threadIdx.x]);
     __syncthreads();
 }
 
+/* A warp's units: 32 of them, or fewer whose parts several threads do. */
+template <unsigned KIND>
 __device__ vec vec_of(const vec_launch *l, const expanded *key, uint32_t tile) {
+    const uint32_t lane = threadIdx.x % WARP;
     vec c;
     c.t = &l->t;
     c.block = &l->t.blocks[tile / l->tiles];
     c.b = &c.block->at;
     c.key = key;
-    c.i = tile % l->tiles * blockDim.x + threadIdx.x;
-    c.lane = 0;
-    c.lanes = 1;
+    c.tree = l->tree;
+    c.tables = tables_of(KIND);
+    c.lanes = has_parts(KIND) ? l->lanes : 1;
+    c.lane = has_parts(KIND) ? lane % c.lanes : 0;
+    c.i = tile % l->tiles * (WARP / c.lanes) + lane / c.lanes;
     return c;
 }
 
+template <unsigned KIND> __device__ void pack_tile(const vec *c, const packed *p, uint64_t *staged) {
+    const uint32_t lane = threadIdx.x % WARP;
+    for (unsigned which = 0; which < packed_of(KIND); which++) {
+        staged[lane] = p->x[which];
+        __syncwarp();
+        const packing to = packing_of(c, which);
+        for (unsigned j = lane; j < 4 * to.bits; j += WARP)
+            pack_byte(&to, c->b->count, c->i - lane, staged, j);
+        __syncwarp();
+    }
+}
+
+template <unsigned KIND> __device__ void part_tile(const vec *c, uint32_t units) {
+    uint64_t sum = c->i < units ? part_of_unit(KIND, c) : 0;
+    __syncwarp();
+    for (unsigned d = c->lanes / 2; d != 0; d /= 2)
+        sum += __shfl_xor_sync(~0u, sum, d);
+    if (c->i < units && c->lane == 0)
+        end_of_unit(KIND, c, sum);
+}
+
 template <unsigned KIND>
-__global__ void __launch_bounds__(THREADS_MAX) vec_kernel(const __grid_constant__ vec_launch l) {
-    __shared__ uint32_t key[needs_aes(KIND) ? STEP_KEYS : 1][AES_KEY_WORDS];
-    __shared__ uint64_t staged[packed_of(KIND)][packs(KIND) ? THREADS_MAX : 1];
+__global__ void __launch_bounds__(threads_bound(KIND), needs_aes(KIND) ? blocks_most(KIND) : 1)
+    vec_kernel(const __grid_constant__ vec_launch l) {
+    __shared__ uint32_t key[needs_aes(KIND) ? PRG_KEYS : 1][AES_KEY_WORDS];
+    __shared__ uint64_t staged[packs(KIND) ? warps_most(KIND) : 1][WARP];
+    const uint32_t warp = threadIdx.x / WARP;
     begin<KIND>(&l, key);
-    for (uint32_t tile = blockIdx.x; tile < l.t.count * l.tiles; tile += gridDim.x) {
-        const vec c = vec_of(&l, key, tile);
+    if (warp >= l.warps)
+        return;
+    for (uint32_t tile = blockIdx.x * l.warps + warp; tile < l.t.count * l.tiles;
+         tile += gridDim.x * l.warps) {
+        const vec c = vec_of<KIND>(&l, key, tile);
         const uint32_t units = units_of(&l.t, c.b);
-        packed p = {{0, 0}};
-        if (c.i < units)
-            p = do_unit(KIND, &c);
-        if constexpr (packs(KIND)) {
-            const uint32_t first = c.i & ~31u;
-            if (first >= (units + 63) / 64 * 64)
-                continue;
-            for (unsigned which = 0; which < packed_of(KIND); which++) {
-                staged[which][threadIdx.x] = p.x[which];
-                __syncwarp();
-                const packing to = packing_of(&c, which);
-                for (unsigned j = threadIdx.x & 31; j < 4 * to.bits; j += 32)
-                    pack_byte(&to, c.b->count, first, staged[which] + (threadIdx.x & ~31u), j);
-                __syncwarp();
-            }
+        if constexpr (has_parts(KIND)) {
+            part_tile<KIND>(&c, units);
+        } else {
+            packed p = {{0, 0}};
+            if (c.i < units)
+                p = do_unit(KIND, &c);
+            if constexpr (packs(KIND))
+                pack_tile<KIND>(&c, &p, staged[warp]);
         }
     }
 }
 
-/* A warp for each element: where there are few, each of them long. */
+/* Of a unit's threads, half go with the nodes of a window from level to level, and half make
+ * meanwhile the words of those that have a payload: two of them in one step, the third in the next,
+ * since every other level has one. */
+__device__ void window_step(const vec *c, const scales *s, const levels *k, window *w, uint64_t xh,
+                            unsigned level, node *root) {
+    const unsigned j = threadIdx.x % SCALE_WINDOW, b = scale_bit(s, xh, level);
+    const node above = level == 1 ? *root : node_from(w->node[(level - 1) & 1][scale_above(j, b)]);
+    w->node[level & 1][j] = node_kept(child(c, k, above, level - 1, scale_side(j, b)));
+}
+
+/* Behind the steps that made levels `step` - 2 and `step` - 1. */
+__device__ uint64_t payload_step(const vec *c, const scales *s, const window *w, uint64_t xh,
+                                 unsigned step, node *n, uint64_t *v) {
+    const unsigned j = threadIdx.x % SCALE_WINDOW;
+    unsigned scale;
+    if (step > 1 && scale_at(s, step - 1, &scale) && scale_counts(s, xh, scale, j)) {
+        *n = node_from(w->node[(step - 1) & 1][j]);
+        const seed two = scale_two(c, n->s);
+        v[0] = two.lo;
+        v[1] = two.hi;
+    } else if (step > 2 && scale_at(s, step - 2, &scale) && scale_counts(s, xh, scale, j)) {
+        v[2] = scale_third(c, n->s);
+        return scale_part(c, s, xh, scale, j, *n, v);
+    }
+    return 0;
+}
+
 template <unsigned KIND>
-__global__ void __launch_bounds__(THREADS_MAX) parts_kernel(const __grid_constant__ vec_launch l) {
-    __shared__ uint32_t key[STEP_KEYS][AES_KEY_WORDS];
+__global__ void __launch_bounds__(UNITS_MOST * UNIT_THREADS)
+    window_kernel(const __grid_constant__ vec_launch l) {
+    __shared__ uint32_t key[PRG_KEYS][AES_KEY_WORDS];
+    __shared__ window shared[UNITS_MOST];
+    const uint32_t unit = threadIdx.x / UNIT_THREADS, j = threadIdx.x % SCALE_WINDOW;
+    const bool pays = threadIdx.x % UNIT_THREADS >= SCALE_WINDOW;
+    const scales s = scales_of(&l.t.fn);
+    window *w = &shared[unit];
     begin<KIND>(&l, key);
-    for (uint32_t tile = blockIdx.x; tile < l.t.count * l.tiles; tile += gridDim.x) {
-        vec c = vec_of(&l, key, tile);
-        c.lane = c.i % WARP;
-        c.lanes = WARP;
-        c.i /= WARP;
-        if (c.i >= c.b->count)
-            continue;
-        uint64_t sum = part_of_unit(KIND, &c);
+    for (uint32_t tile = blockIdx.x * l.warps; tile < l.t.count * l.tiles;
+         tile += gridDim.x * l.warps) {
+        const bool mine = unit < l.warps && tile + unit < l.t.count * l.tiles;
+        vec c = vec_of<KIND>(&l, key, mine ? tile + unit : tile);
+        c.i = (mine ? tile + unit : tile) % l.tiles;
+        const bool works = mine && c.i < c.b->count && !is_other(&c);
+        const levels k = scale_levels(&c, &s);
+        const uint64_t xh = works ? in(&c, 0) : 0;
+        node n = {};
+        uint64_t v[3] = {}, sum = 0;
+        if (works && !pays)
+            n = own_root(&c, l.t.fn.call_key);
+        for (unsigned step = 1; step <= s.depth + 2; step++) {
+            if (works && !pays && step <= s.depth)
+                window_step(&c, &s, &k, w, xh, step, &n);
+            if (works && pays)
+                sum += payload_step(&c, &s, w, xh, step, &n, v);
+            __syncthreads();
+        }
         for (unsigned d = WARP / 2; d != 0; d /= 2)
             sum += __shfl_xor_sync(~0u, sum, d);
-        if (c.lane == 0)
-            end_of_unit(KIND, &c, sum);
+        if (pays && j % WARP == 0)
+            w->part[j / WARP] = sum;
+        __syncthreads();
+        if (works && pays && j == 0)
+            end_fn_multiscale(&c, w->part[0] + w->part[1]);
     }
 }
 
-/* Blocks of threads: a multiprocessor holds the tables of one, and a task's block is cut into
- * whole ones. As many threads as let all multiprocessors be through first: each of them does so
- * many rounds, which take as long as threads have to share its shared memory, and some time more. */
-unsigned threads_of(bool aes, uint32_t blocks, uint64_t units, unsigned sms) {
-    enum { BESIDE = 96 };
-    unsigned best = THREADS_FEW;
+/* --- How a task is spread --------------------------------------------------------------------- */
+
+uint32_t quotient_up(uint64_t x, uint64_t by) {
+    return (uint32_t)((x + by - 1) / by);
+}
+
+/* As many threads for each unit as have all through first. A step of some warps on a multiprocessor
+ * takes as long as so many and WAITED more would take that need not wait for anything. */
+uint32_t lanes_of(const vec_task *t, uint64_t units, unsigned sms, unsigned most) {
+    enum { WAITED = 12 };
+    uint32_t best = 1;
     uint64_t least = ~(uint64_t)0;
-    for (unsigned t = THREADS_FEW; aes && t <= THREADS_MAX; t += WARP) {
-        const uint64_t tiles = blocks * ((units + t - 1) / t), rounds = (tiles + sms - 1) / sms;
-        if (rounds * (t + BESIDE) < least) {
-            least = rounds * (t + BESIDE);
-            best = t;
+    for (uint32_t lanes = 1; lanes <= WARP; lanes *= 2) {
+        const uint64_t warps = quotient_up(quotient_up(units * lanes, WARP), sms);
+        const uint64_t rounds = quotient_up(warps, most);
+        const uint64_t takes = steps_of_part(t, lanes) * (warps + rounds * WAITED);
+        if (takes < least) {
+            least = takes;
+            best = lanes;
         }
     }
     return best;
 }
 
-template <unsigned KIND> cudaError_t run(const vec_launch *l, unsigned sms, uint32_t units,
-                                         cudaStream_t s) {
-    const bool aes = needs_aes(KIND);
-    /* Elements by warps take several times the AES blocks that they take alone. */
-    const uint64_t alone = (uint64_t)l->t.count * units;
-    const bool parts = has_parts(KIND) && 8 * alone <= (uint64_t)THREADS_MAX * sms;
-    const uint64_t work = parts ? (uint64_t)units * WARP : units;
-    const unsigned threads = threads_of(aes, l->t.count, work, sms);
-    vec_launch mine = *l;
-    mine.tiles = (uint32_t)((work + threads - 1) / threads);
-    const uint64_t all = (uint64_t)mine.t.count * mine.tiles, most = (uint64_t)sms * (aes ? 1 : 8);
-    const unsigned grid = (unsigned)(all < most ? all : most);
-    const size_t tables = aes ? AES_SHARED_WORDS * sizeof(uint32_t) : 0;
+/* Warps of a block of threads that work: so many that all multiprocessors have as much to do. */
+unsigned warps_of(uint64_t tiles, unsigned blocks, unsigned least, unsigned most) {
+    const uint64_t rounds = quotient_up(tiles, (uint64_t)blocks * most);
+    const uint64_t warps = quotient_up(tiles, blocks * (rounds != 0 ? rounds : 1));
+    return warps < least ? least : (unsigned)warps;
+}
+
+unsigned threads_of(unsigned warps) {
+    return (warps < WARPS_LEAST ? WARPS_LEAST : warps) * WARP;
+}
+
+template <unsigned KIND> cudaError_t run_windows(vec_launch *l, unsigned sms, uint32_t units,
+                                                 cudaStream_t s) {
+    const uint64_t all = (uint64_t)l->t.count * units;
+    l->tiles = units;
+    l->warps = warps_of(all, sms, 1, UNITS_MOST);
+    const uint64_t blocks = (all + l->warps - 1) / l->warps;
     if (all == 0)
         return cudaSuccess;
-    if constexpr (has_parts(KIND))
-        if (parts) {
-            parts_kernel<KIND><<<grid, threads, tables, s>>>(mine);
-            return cudaGetLastError();
-        }
-    vec_kernel<KIND><<<grid, threads, tables, s>>>(mine);
+    window_kernel<KIND><<<blocks < sms ? (unsigned)blocks : sms,
+                          threads_of(l->warps * UNIT_THREADS / WARP), tables_bytes(KIND), s>>>(*l);
     return cudaGetLastError();
 }
 
+template <unsigned KIND> cudaError_t run_units(vec_launch *l, unsigned sms, uint32_t units,
+                                               cudaStream_t s) {
+    l->lanes = has_parts(KIND) ? lanes_of(&l->t, (uint64_t)l->t.count * units, sms, warps_most(KIND))
+                             : 1;
+    l->tiles = quotient_up((uint64_t)units * l->lanes, WARP);
+    if (packs(KIND)) /* whole words of packed bits */
+        l->tiles = quotient_up(units, 2 * WARP) * 2;
+    const uint64_t all = (uint64_t)l->t.count * l->tiles;
+    const unsigned most = sms * blocks_most(KIND);
+    l->warps = warps_of(all, most, walks_trees(KIND) || has_parts(KIND) ? LATENT : WARPS_LEAST,
+                        warps_most(KIND));
+    const uint64_t blocks = (all + l->warps - 1) / l->warps;
+    if (all == 0)
+        return cudaSuccess;
+    vec_kernel<KIND><<<blocks < most ? (unsigned)blocks : most, threads_of(l->warps),
+                       tables_bytes(KIND), s>>>(*l);
+    return cudaGetLastError();
+}
+
+template <unsigned KIND> cudaError_t run(vec_launch *l, const uvcc_step_keys *keys, unsigned sms,
+                                         uint32_t units, cudaStream_t s) {
+    if (keys != NULL && needs_aes(KIND))
+        memcpy(l->keys, keys->prg, sizeof l->keys);
+    if (keys != NULL && walks_trees(KIND))
+        aes_expand_tree(keys->dpf, l->tree);
+    if constexpr (has_window(KIND))
+        return run_windows<KIND>(l, sms, units, s);
+    else
+        return run_units<KIND>(l, sms, units, s);
+}
+
 template <unsigned KIND> cudaError_t prepare(void) {
-    const int tables = AES_SHARED_WORDS * sizeof(uint32_t);
-    if constexpr (has_parts(KIND)) {
-        const cudaError_t e = cudaFuncSetAttribute(
-            parts_kernel<KIND>, cudaFuncAttributeMaxDynamicSharedMemorySize, tables);
-        if (e != cudaSuccess)
-            return e;
-    }
-    return needs_aes(KIND)
-               ? cudaFuncSetAttribute(vec_kernel<KIND>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                      tables)
-               : cudaSuccess;
+    const auto allow = cudaFuncAttributeMaxDynamicSharedMemorySize;
+    if constexpr (has_window(KIND))
+        return cudaFuncSetAttribute(window_kernel<KIND>, allow, (int)tables_bytes(KIND));
+    else if (needs_aes(KIND))
+        return cudaFuncSetAttribute(vec_kernel<KIND>, allow, (int)tables_bytes(KIND));
+    return cudaSuccess;
 }
 
 } // namespace
@@ -155,12 +296,10 @@ cudaError_t uvcci_gpu_run_vec(const vec_task *t, const uvcc_step_keys *keys, uin
                               unsigned sms, cudaStream_t s) {
     vec_launch l = {};
     l.t = *t;
-    if (keys != NULL)
-        l.keys = *keys;
     switch (t->kind) {
 #define RUN(NAME)                                                                                  \
     case UVCC_TASK_##NAME:                                                                         \
-        return run<UVCC_TASK_##NAME>(&l, sms, units_max, s);
+        return run<UVCC_TASK_##NAME>(&l, keys, sms, units_max, s);
         UVCCI_GPU_VEC_KINDS(RUN)
 #undef RUN
     default:

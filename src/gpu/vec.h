@@ -12,6 +12,23 @@ typedef struct vec_block {
     uvcc_key_layout key[2]; /* HEAD's, TAIL's */
 } vec_block;
 
+/* The entries of a table less the least of them, by bytes: of each 32, a group, the lowest byte of
+ * all, then the next of all, as many as any needs. So a product with bits is one of bytes. A byte
+ * stands where table_at() says. */
+enum { TABLE_GROUP = 32, TABLE_PLANES = 4 };
+
+typedef struct vec_table {
+    const uint32_t *bytes;
+    int32_t least;
+    uint32_t planes; /* bytes of an entry */
+} vec_table;
+
+/* Where, among a group's bytes, entry i's is: bit 31 - i of a word that is shifted left by k, i =
+ * 24 - 8b + k, is the top bit of byte b, the one that is multiplied by byte b of word k. */
+ON_BOTH unsigned table_at(unsigned i) {
+    return i % 8 * 4 + (3 - i / 8);
+}
+
 /* A task of blocks as a kernel takes it; `blocks` and the arrays of fn are where the kernel reads
  * them. */
 typedef struct vec_task {
@@ -23,6 +40,7 @@ typedef struct vec_task {
     uint32_t cols, step;
     const vec_block *blocks;
     uvcc_fn_args fn;
+    vec_table table; /* of fn.entries, if those are not multiplied each */
 } vec_task;
 
 /* What an element's function is called with. */
@@ -30,9 +48,11 @@ typedef struct vec {
     const vec_task *t;
     const vec_block *block;
     const uvcc_block *b;
-    const uint32_t (*key)[AES_KEY_WORDS]; /* STEP_KEYS */
-    uint32_t i;                           /* the element */
-    uint32_t lane, lanes;                 /* of the threads that share it */
+    const uint32_t (*key)[AES_KEY_WORDS];  /* PRG_KEYS */
+    const uint32_t (*tree)[AES_KEY_WORDS]; /* as aes_expand_tree() gives them */
+    unsigned tables;                       /* of AES; known when a kernel is compiled */
+    uint32_t i;                            /* the element */
+    uint32_t lane, lanes;                  /* of the threads that share it */
 } vec;
 
 /* Values of an element that are written packed; and where to. */
@@ -96,14 +116,26 @@ ON_BOTH size_t behind_words(const vec *c) {
 
 /* --- Pads ------------------------------------------------------------------------------------- */
 
-ON_BOTH uint64_t prg_call_at(const vec *c, unsigned call, unsigned pair, unsigned tag,
-                             unsigned lane, uint64_t j) {
+ON_BOTH prg_at place_of_call(const vec *c, unsigned call, unsigned lane) {
     prg_at at;
     at.ordinal = c->t->ordinal;
     at.block = c->b->block;
     at.call = (uint16_t)call;
     at.lane = (uint8_t)lane;
-    return prg_word(c->key[pair * UVCC_TAG_COUNT + tag], at, j);
+    return at;
+}
+ON_BOTH uint64_t prg_call_at(const vec *c, unsigned call, unsigned pair, unsigned tag,
+                             unsigned lane, uint64_t j) {
+    return prg_word(c->key[pair * UVCC_TAG_COUNT + tag], c->tables, place_of_call(c, call, lane),
+                    j);
+}
+/* Words 2j and 2j + 1. */
+ON_BOTH void prg_pair_at(const vec *c, unsigned call, unsigned pair, unsigned tag, unsigned lane,
+                         uint64_t j, uint64_t word[2]) {
+    const aes_block y =
+        prg_block(c->key[pair * UVCC_TAG_COUNT + tag], c->tables, place_of_call(c, call, lane), j);
+    word[0] = y.w[0] | (uint64_t)y.w[1] << 32;
+    word[1] = y.w[2] | (uint64_t)y.w[3] << 32;
 }
 ON_BOTH uint64_t prg_of_call(const vec *c, unsigned call, unsigned pair, unsigned tag,
                              unsigned lane) {

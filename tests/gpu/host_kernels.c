@@ -15,16 +15,14 @@ static void expand_keys(const uvcc_step_keys *from, uint32_t (*to)[AES_KEY_WORDS
     for (unsigned pair = 0; pair < 3; pair++)
         for (unsigned tag = 0; tag < UVCC_TAG_COUNT; tag++)
             aes_expand(from->prg[pair][tag], to[pair * UVCC_TAG_COUNT + tag]);
-    for (unsigned d = 0; d < 2; d++)
-        aes_expand(from->dpf[d], to[DPF_KEY + d]);
 }
 
-/* As a warp does it, or a thread alone, in turn. */
+/* As threads do it that share a unit, so many as there may be, in turn. */
 static packed by_parts(const vec *unit) {
     const packed none = {{0, 0}};
     vec c = *unit;
     uint64_t sum = 0;
-    c.lanes = c.i % 2 == 0 ? 1 : WARP;
+    c.lanes = 1u << c.i % 6;
     for (c.lane = 0; c.lane < c.lanes; c.lane++)
         sum += part_of_unit(c.t->kind, &c);
     end_of_unit(c.t->kind, &c, sum);
@@ -36,6 +34,7 @@ static void run_warp(const vec *block, uint32_t first, uint32_t units) {
     vec c = *block;
     for (unsigned k = 0; k < WARP && first + k < units; k++) {
         c.i = first + k;
+        c.tables = c.i % 2 == 0 ? AES_FOUR : AES_TWO;
         const packed p = has_parts(c.t->kind) ? by_parts(&c) : do_unit(c.t->kind, &c);
         x[0][k] = p.x[0];
         x[1][k] = p.x[1];
@@ -48,12 +47,15 @@ static void run_warp(const vec *block, uint32_t first, uint32_t units) {
 }
 
 void host_kernels_vec(const vec_task *t, const uvcc_step_keys *from) {
-    uint32_t keys[STEP_KEYS][AES_KEY_WORDS] = {{0}};
-    if (from != NULL)
+    uint32_t keys[PRG_KEYS][AES_KEY_WORDS] = {{0}}, tree[2][AES_KEY_WORDS] = {{0}};
+    if (from != NULL) {
         expand_keys(from, keys);
+        aes_expand_tree(from->dpf, tree);
+    }
     for (uint32_t b = 0; b < t->count; b++) {
         vec c = {.t = t, .block = &t->blocks[b], .b = &t->blocks[b].at, .lanes = 1};
         c.key = (const uint32_t(*)[AES_KEY_WORDS])keys;
+        c.tree = (const uint32_t(*)[AES_KEY_WORDS])tree;
         const uint32_t units = units_of(t, c.b);
         for (uint32_t i = 0; i < (units + 63) / 64 * 64; i += WARP)
             run_warp(&c, i, units);
@@ -62,13 +64,16 @@ void host_kernels_vec(const vec_task *t, const uvcc_step_keys *from) {
 
 static void run_vec(const uvcc_task *t) {
     vec_block *blocks = calloc(t->u.vec.count + 1, sizeof *blocks);
+    void *table = malloc(uvcci_gpu_table_bytes(t->kind, t->u.vec.fn) + 1);
     vec_task task;
-    if (blocks == NULL)
+    if (blocks == NULL || table == NULL)
         abort();
     uvcci_gpu_describe_vec(t, &task);
+    uvcci_gpu_describe_table(&task, table, table);
     uvcci_gpu_describe_blocks(t, blocks);
     task.blocks = blocks;
     host_kernels_vec(&task, t->keys);
+    free(table);
     free(blocks);
 }
 

@@ -5,6 +5,7 @@
 
 #include <uvcc/host.h>
 
+#include "gpu/describe.h"
 #include "gpu/kinds.h"
 #include "host_kernels.h"
 #include "in_place.h"
@@ -62,19 +63,29 @@ static void maps_in_place(void **state) {
 
 enum { KEY_BYTES = 1 << 10, ENTRIES = 1024 };
 
-static uint32_t expanded[2][STEP_KEYS][AES_KEY_WORDS]; /* OTHER's; HEAD's and TAIL's */
+static uint32_t expanded[2][PRG_KEYS][AES_KEY_WORDS]; /* OTHER's; HEAD's and TAIL's */
+static uint32_t tree[2][AES_KEY_WORDS];
 
-static const uint32_t (*keys_of(bool other))[AES_KEY_WORDS] {
-    return (const uint32_t(*)[AES_KEY_WORDS])expanded[other ? 0 : 1];
+static vec unit_of(const vec_task *t, const vec_block *b) {
+    const bool other = b->at.role == UVCC_OTHER;
+    return (vec){.t = t,
+                 .block = b,
+                 .b = &b->at,
+                 .key = (const uint32_t(*)[AES_KEY_WORDS])expanded[other ? 0 : 1],
+                 .tree = (const uint32_t(*)[AES_KEY_WORDS])tree,
+                 .tables = AES_TWO,
+                 .lanes = 1};
 }
 
 /* What OTHER has with the next party is HEAD's with the one before, and so TAIL's. */
 static void expand_pairs(uint64_t draws) {
-    uint8_t bytes[16];
-    for (unsigned k = 0; k < STEP_KEYS; k++) {
-        test_rand_bytes(&draws, bytes, sizeof bytes);
-        aes_expand(bytes, expanded[0][k]);
+    uint8_t bytes[2][16];
+    for (unsigned k = 0; k < PRG_KEYS; k++) {
+        test_rand_bytes(&draws, bytes[0], sizeof bytes[0]);
+        aes_expand(bytes[0], expanded[0][k]);
     }
+    test_rand_bytes(&draws, bytes[0], sizeof bytes);
+    aes_expand_tree((const uint8_t(*)[16])bytes, tree);
     memcpy(expanded[1], expanded[0], sizeof expanded[0]);
     for (unsigned tag = 0; tag < UVCC_TAG_COUNT; tag++) {
         const unsigned next = UVCC_PAIR_NEXT * UVCC_TAG_COUNT + tag;
@@ -88,7 +99,7 @@ static void expand_pairs(uint64_t draws) {
 static uint64_t make_key(vec_task *t, uint64_t alpha, uint8_t key[2][KEY_BYTES]) {
     uint64_t r = alpha, sign = 0;
     vec_block b = {.at = {.role = UVCC_OTHER, .count = 1, .in = {&r}, .out = {&sign}}};
-    const vec c = {.t = t, .block = &b, .b = &b.at, .key = keys_of(true), .lanes = 1};
+    const vec c = unit_of(t, &b);
     b.at.out_bytes[0] = key[0];
     b.at.out_bytes[1] = key[1];
     do_fn_deal_key(&c);
@@ -96,29 +107,33 @@ static uint64_t make_key(vec_task *t, uint64_t alpha, uint8_t key[2][KEY_BYTES])
 }
 
 /* This party's sum over the table at xh, by so many threads. */
-static uint64_t sum_of(vec_task *t, unsigned role, uint64_t xh, const uint8_t *key,
+static uint64_t sum_of(const vec_task *t, unsigned role, uint64_t xh, const uint8_t *key,
                        uint32_t lanes) {
     uint64_t in = xh, sum = 0;
     vec_block b = {.at = {.role = (uint8_t)role, .count = 1, .in = {&in}, .key = key}};
-    vec c = {.t = t, .block = &b, .b = &b.at, .key = keys_of(false), .lanes = lanes};
+    vec c = unit_of(t, &b);
+    c.lanes = lanes;
+    c.tables = lanes % 4 == 0 ? AES_FOUR : AES_TWO;
     for (c.lane = 0; c.lane < lanes; c.lane++)
         sum += part_of_fn_table(&c);
     return sum;
 }
 
 /* Both parties' sums differ by the entry that the point chooses, or not at all: for keys of all
- * depths, tables of all sizes about chunks and halves of nodes, alone and by a warp. */
+ * depths, tables of all sizes about chunks and halves of nodes, of entries of one to four bytes,
+ * alone and by up to a warp. */
 static void tables_of_every_size(void **state) {
     static int32_t entries[ENTRIES];
+    static uint32_t room[ENTRIES];
     static const uint32_t sizes[] = {1,   2,   31,  32,  33,  63,  64,  65,  127,  128,
                                      129, 255, 256, 257, 383, 511, 640, 999, 1023, 1024};
     uint64_t draws = 7;
     static uint8_t key[2][KEY_BYTES];
     (void)state;
     expand_pairs(8);
-    for (uint32_t i = 0; i < ENTRIES; i++)
-        entries[i] = (int32_t)test_rand(&draws) | 1;
-    for (unsigned n = 1; n <= 20; n++)
+    for (unsigned n = 1; n <= 20; n++) {
+        for (uint32_t i = 0; i < ENTRIES; i++)
+            entries[i] = (int32_t)(((uint32_t)test_rand(&draws) | 1) << 8 * (n % 4)) >> 8 * (n % 4);
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
             if (sizes[s] - 1 > low_bits(n))
                 continue;
@@ -129,6 +144,7 @@ static void tables_of_every_size(void **state) {
             t.fn.entry_count = sizes[s];
             t.fn.first = -3;
             const uint64_t sign = make_key(&t, alpha, key);
+            uvcci_gpu_describe_table(&t, room, room);
             for (unsigned hit = 0; hit < 2; hit++) {
                 /* xh - first - i = alpha, or no entry has it */
                 const uint64_t x = alpha + (hit != 0 ? i : sizes[s]);
@@ -137,7 +153,7 @@ static void tables_of_every_size(void **state) {
                 const uint64_t want = over       ? sign * (uint64_t)(int64_t)entries[0]
                                       : hit != 0 ? sign * (uint64_t)(int64_t)entries[i]
                                                  : 0;
-                for (uint32_t lanes = 1; lanes <= 32; lanes += 31) {
+                for (uint32_t lanes = 1; lanes <= 32; lanes *= 2) {
                     const uint64_t head = sum_of(&t, UVCC_HEAD, xh, key[0], lanes);
                     const uint64_t tail = sum_of(&t, UVCC_TAIL, xh, key[1], lanes);
                     if (head - tail != want)
@@ -146,6 +162,7 @@ static void tables_of_every_size(void **state) {
                 }
             }
         }
+    }
 }
 
 int main(void) {
