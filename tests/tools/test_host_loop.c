@@ -2,7 +2,7 @@
 /* test_host_loop.c - the host of all simulated parties (tools/host_loop.h): steps are prepared once
  * and given to their owners, may overlap where a command says so, end by an interruption or an
  * error and not otherwise; jobs of several workers have one root. All of it on one thread and with
- * one for each party, which leave the same evidence. */
+ * one for each worker of each party, which leave the same evidence. */
 #include "run_tool.h"
 
 #include <pthread.h>
@@ -12,9 +12,20 @@
 #include "host_loop.h"
 #include "interrupt.h"
 
-enum { ELEMS = 3, STEPS = 4, IN_X = 1, IN_Y = 2, OUT_W = 9, STEPS_MAX = 16, TURNS_MAX = 20000 };
+enum {
+    ELEMS = 3,
+    WORKERS = 2, /* at most */
+    STEPS = 4,
+    IN_X = 1,
+    IN_Y = 2,
+    OUT_W = 9,
+    OUT_ALL = 10,
+    STEPS_MAX = 16,
+    TURNS_MAX = 20000
+};
 
-/* A command: W = W + X Y, with X of party 0 and Y of party 2; W is opened. */
+/* A command: W = W + X Y, with X of party 0 and Y of party 2; W is opened, and with several workers
+ * X Y of all of them, which holds them together. */
 typedef struct command {
     host host;
     run_options run;
@@ -23,7 +34,7 @@ typedef struct command {
     unsigned prepared, given[2][STEPS_MAX], turns;
     uint32_t finished_then[STEPS_MAX]; /* by the first party, when this step was prepared */
     uint8_t root[UVCC_PARTIES][32];    /* of the last step, as a session of one worker says it */
-    uint8_t step_root[2][UVCC_PARTIES][32];
+    uint8_t step_root[WORKERS][UVCC_PARTIES][32];
     unsigned interrupt_at, fail_prepare, fail_input, fail_event, abort_at; /* steps; 0: never */
     bool ahead;
     const uvcc_allocator *alloc;
@@ -31,6 +42,9 @@ typedef struct command {
     const char *record;
     double drop;
     bool profile;
+    bool notes_threads;
+    pthread_t thread[WORKERS][UVCC_PARTIES]; /* that ran the session's first job */
+    bool noted[WORKERS][UVCC_PARTIES];
 } command;
 
 static run_parties mode; /* of the jobs that tests open */
@@ -59,6 +73,19 @@ static int make_program(void *user, const host_worker *w, uvcc_program **out) {
          .out = {v}}};
     for (unsigned i = 0; i < 2; i++)
         assert_true(uvcc_program_op(p, &ops[i]) >= 0);
+    if (c->host.workers > 1) {
+        const uint32_t all =
+            test_tensor(p, "all", 1, c->host.workers * ELEMS, 21, 0, UVCC_TRANSIENT);
+        assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_ALL_GATHER,
+                                                       .phase = UVCC_UPD,
+                                                       .k = 1,
+                                                       .group = UVCC_GROUP_DP,
+                                                       .in_count = 1,
+                                                       .in = {z},
+                                                       .out_count = 1,
+                                                       .out = {all}}) >= 0);
+        assert_true(uvcc_program_output(p, OUT_ALL, all) >= 0);
+    }
     assert_true(uvcc_program_output(p, OUT_W, v) >= 0);
     char why[256] = "";
     if (uvcc_program_finish(p, why, sizeof why) != 0)
@@ -113,6 +140,27 @@ static int take_event(void *user, const host_worker *w, unsigned party, const uv
     return c->fail_event == e->step && e->step != 0 ? EXIT_BAD_INPUT : EXIT_DONE;
 }
 
+static void note_thread(void *user, const uvcc_job *job, bool done) {
+    command *c = user;
+    const unsigned w = job->cookie / UVCC_PARTIES, p = job->cookie % UVCC_PARTIES;
+    if (done || c->noted[w][p]) /* of one session: by one thread at a time */
+        return;
+    c->noted[w][p] = true;
+    c->thread[w][p] = pthread_self();
+}
+
+static void configure(void *user, const host_worker *w, unsigned party, uvcc_config *session,
+                      uvcc_cpu_config *executor) {
+    command *c = user;
+    (void)w;
+    (void)party;
+    (void)session;
+    if (!c->notes_threads)
+        return;
+    executor->job = note_thread;
+    executor->job_user = c;
+}
+
 static void count_turn(void *user) {
     command *c = user;
     c->turns++;
@@ -141,6 +189,7 @@ static int open_job(command *c, uint32_t replicas) {
                                 .app = "",
                                 .hooks = {.user = c,
                                           .program = make_program,
+                                          .configure = configure,
                                           .entry = entry_of,
                                           .ahead = may_run_ahead,
                                           .prepare = prepare,
@@ -162,6 +211,12 @@ static void check_outputs(const command *c, uint32_t step) {
             const int64_t *v = uvcc_session_output(me->session, step, OUT_W);
             assert_non_null(v);
             assert_memory_equal(v, c->want, sizeof c->want);
+            if (c->host.workers == 1)
+                continue;
+            const int64_t *all = uvcc_session_output(me->session, step, OUT_ALL);
+            assert_non_null(all);
+            for (uint32_t k = 0; k < c->host.workers * ELEMS; k++)
+                assert_int_equal(all[k], c->x[step % 2][k % ELEMS] * c->y[k % ELEMS]);
         }
 }
 
@@ -216,6 +271,8 @@ static void several_workers(void **state) {
     assert_int_equal(host_run(&c.host, STEPS, true), EXIT_DONE);
     check_outputs(&c, STEPS - 1);
     assert_int_equal(c.given[0][0], 2); /* once for each worker */
+    if (mode == RUN_PARTIES_THREADS)    /* nobody slept until the clock moved: all were called */
+        assert_int_equal(host_now(&c.host, &c.host.worker[0]), 0);
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         uvcc_config cfg;
         uint8_t roots[2][32], want[32], root[32];
@@ -365,6 +422,24 @@ static void same_evidence(void **state) {
     }
 }
 
+/* Each session's jobs, sealing and opening are the work of its own thread; by turns one thread's.
+ */
+static void thread_for_each(void **state) {
+    (void)state;
+    command c = {.notes_threads = true};
+    assert_int_equal(open_job(&c, WORKERS), EXIT_DONE);
+    assert_int_equal(host_run(&c.host, 1, true), EXIT_DONE);
+    for (unsigned i = 0; i < WORKERS * UVCC_PARTIES; i++) {
+        assert_true(c.noted[i / UVCC_PARTIES][i % UVCC_PARTIES]);
+        for (unsigned k = 0; k < i; k++)
+            assert_int_equal(pthread_equal(c.thread[i / UVCC_PARTIES][i % UVCC_PARTIES],
+                                           c.thread[k / UVCC_PARTIES][k % UVCC_PARTIES]) != 0,
+                             mode == RUN_PARTIES_TURNS);
+    }
+    assert_int_equal(host_close(&c.host), EXIT_DONE);
+    assert_int_equal(host_end(&c.host), EXIT_DONE);
+}
+
 /* Where what happens is to be a function of the options, in every detail, one thread drives all. */
 static void takes_turns_to_repeat(void **state) {
     (void)state;
@@ -433,6 +508,7 @@ int main(void) {
         BOTH(runs_steps),
         BOTH(runs_ahead),
         BOTH(several_workers),
+        BOTH(thread_for_each),
         BOTH(ends_by_errors),
         BOTH(sees_that_nothing_moves),
         BOTH(memory_ends),
