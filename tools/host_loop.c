@@ -310,13 +310,13 @@ static int hear(void *user, uint32_t worker, unsigned p, bool *moved);
 static int idle(void *user);
 
 /* Not where the order of packets, jobs or records is the options' to say, nor where the network's
- * time is measured. */
+ * time is measured; that of devices is this computer's. */
 static int open_threads(host *h) {
     const run_options *o = h->c.run;
     const parties_config c = {
         .workers = h->workers, .planes = h->plane, .user = h, .hear = hear, .idle = idle};
     if (o->parties == RUN_PARTIES_TURNS || o->compute == UVCC_CPU_DEFERRED || h->c.record != NULL ||
-        h->trace != NULL || !run_options_calm(o))
+        (h->trace != NULL && o->compute != RUN_COMPUTE_GPU) || !run_options_calm(o))
         return EXIT_DONE;
     const int rc = parties_new(&h->threads, &c);
     return rc == 0 ? EXIT_DONE : host_failed(h, "the parties' threads", rc);
