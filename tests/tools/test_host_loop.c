@@ -6,6 +6,7 @@
 #include "run_tool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -440,6 +441,124 @@ static void thread_for_each(void **state) {
     assert_int_equal(host_end(&c.host), EXIT_DONE);
 }
 
+/* What a party's plane hands its operations to: a thread with a plane of its own, which takes its
+ * time. */
+typedef struct elsewhere {
+    uvcc_collective *group;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    const uvcc_job *job[WORKERS]; /* handed over */
+    bool over;
+    uvcc_completion done[WORKERS];
+    bool some[WORKERS]; /* of `done` */
+    uvcc_cpu_config hook[WORKERS];
+    unsigned operations;
+} elsewhere;
+
+static int take_elsewhere(void *user, uint32_t rank, const uvcc_job *job) {
+    elsewhere *x = user;
+    assert_int_equal(pthread_mutex_lock(&x->lock), 0);
+    assert_null(x->job[rank]);
+    x->job[rank] = job;
+    assert_int_equal(pthread_cond_signal(&x->news), 0);
+    assert_int_equal(pthread_mutex_unlock(&x->lock), 0);
+    return 0;
+}
+
+static int give_elsewhere(void *user, uint32_t rank, uvcc_completion *out) {
+    elsewhere *x = user;
+    assert_int_equal(pthread_mutex_lock(&x->lock), 0);
+    const bool some = x->some[rank];
+    x->some[rank] = false;
+    *out = x->done[rank];
+    assert_int_equal(pthread_mutex_unlock(&x->lock), 0);
+    return some;
+}
+
+static void wait_elsewhere(void *user) {
+    (void)user;
+    fail_msg("a host with threads is called");
+}
+
+static void *work_elsewhere(void *user) {
+    elsewhere *x = user;
+    assert_int_equal(pthread_mutex_lock(&x->lock), 0);
+    while (true) {
+        while (!x->over && (x->job[0] == NULL || x->job[1] == NULL))
+            assert_int_equal(pthread_cond_wait(&x->news, &x->lock), 0);
+        if (x->over)
+            break;
+        assert_int_equal(pthread_mutex_unlock(&x->lock), 0);
+        for (unsigned i = 0; i < 2000; i++)
+            (void)sched_yield(); /* others have time to fall asleep, and find that it works */
+        assert_int_equal(pthread_mutex_lock(&x->lock), 0);
+        for (uint32_t i = 0; i < WORKERS; i++)
+            assert_int_equal(uvcc_collective_submit(x->group, i, x->job[i]), 0);
+        for (uint32_t i = 0; i < WORKERS; i++) {
+            assert_int_equal(uvcc_collective_poll(x->group, i, &x->done[i]), 1);
+            x->job[i] = NULL;
+            x->some[i] = true;
+        }
+        x->operations++;
+        assert_int_equal(pthread_mutex_unlock(&x->lock), 0);
+        for (uint32_t i = 0; i < WORKERS; i++)
+            x->hook[i].wake(x->hook[i].wake_user);
+        assert_int_equal(pthread_mutex_lock(&x->lock), 0);
+    }
+    assert_int_equal(pthread_mutex_unlock(&x->lock), 0);
+    return NULL;
+}
+
+static void begin_elsewhere(elsewhere *x, host *h, unsigned party) {
+    uvcc_collective_config cfg = {.size = sizeof cfg,
+                                  .alloc = uvcc_host_allocator(),
+                                  .replicas = WORKERS,
+                                  .stages = 1,
+                                  .tp_ranks = 1};
+    assert_int_equal(pthread_mutex_init(&x->lock, NULL), 0);
+    assert_int_equal(pthread_cond_init(&x->news, NULL), 0);
+    assert_int_equal(uvcc_collective_new(&x->group, &cfg), 0);
+    for (uint32_t i = 0; i < WORKERS; i++)
+        parties_configure(h->threads, i, party, &x->hook[i]);
+    uvcc_collective_free(h->plane[party]);
+    cfg.elsewhere = (uvcc_collective_elsewhere){take_elsewhere, give_elsewhere, wait_elsewhere, x};
+    assert_int_equal(uvcc_collective_new(&h->plane[party], &cfg), 0);
+    assert_int_equal(pthread_create(&x->thread, NULL, work_elsewhere, x), 0);
+}
+
+static void end_elsewhere(elsewhere *x) {
+    assert_int_equal(pthread_mutex_lock(&x->lock), 0);
+    x->over = true;
+    assert_int_equal(pthread_cond_signal(&x->news), 0);
+    assert_int_equal(pthread_mutex_unlock(&x->lock), 0);
+    assert_int_equal(pthread_join(x->thread, NULL), 0);
+    uvcc_collective_free(x->group);
+    (void)pthread_cond_destroy(&x->news);
+    (void)pthread_mutex_destroy(&x->lock);
+}
+
+/* Collectives that something else carries out, as NCCL does: each worker is called when its own is
+ * over, and until then the clock stands although all sleep. */
+static void waits_for_what_works_elsewhere(void **state) {
+    (void)state;
+    command c = {0};
+    elsewhere x[UVCC_PARTIES] = {0};
+    mode = RUN_PARTIES_THREADS;
+    assert_int_equal(open_job(&c, WORKERS), EXIT_DONE);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        begin_elsewhere(&x[p], &c.host, p);
+    assert_int_equal(host_run(&c.host, STEPS, true), EXIT_DONE);
+    assert_int_equal(host_now(&c.host, &c.host.worker[0]), 0);
+    check_outputs(&c, STEPS - 1);
+    assert_int_equal(host_close(&c.host), EXIT_DONE);
+    assert_int_equal(host_end(&c.host), EXIT_DONE);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        assert_int_equal(x[p].operations, STEPS);
+        end_elsewhere(&x[p]);
+    }
+}
+
 /* Where what happens is to be a function of the options, in every detail, one thread drives all. */
 static void takes_turns_to_repeat(void **state) {
     (void)state;
@@ -514,6 +633,7 @@ int main(void) {
         BOTH(memory_ends),
         cmocka_unit_test(too_many_workers),
         cmocka_unit_test(same_evidence),
+        cmocka_unit_test(waits_for_what_works_elsewhere),
         cmocka_unit_test(takes_turns_to_repeat),
         BOTH(stops_when_interrupted),
     };
