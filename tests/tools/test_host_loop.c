@@ -369,13 +369,14 @@ static void memory_ends(void **state) {
     (void)state;
     unsigned worked = 0, stalled = 0;
     for (unsigned i = 0; i < 120; i++) {
+        const uint32_t replicas = 1 + i % WORKERS;
         scarce m = {.under = uvcc_host_allocator(),
                     .lock = PTHREAD_MUTEX_INITIALIZER,
                     .most = SIZE_MAX / 2};
         const uvcc_allocator al = {.alloc = take_scarce, .free = give_scarce, .user = &m};
         command c = {.alloc = &al};
-        assert_int_equal(open_job(&c, 1), EXIT_DONE);
-        m.most = m.used + (size_t)i * 8000;
+        assert_int_equal(open_job(&c, replicas), EXIT_DONE);
+        m.most = m.used + (size_t)i * replicas * 8000;
         const int kept = hear();
         const int was = host_run(&c.host, STEPS, true);
         char *said = heard(kept);
@@ -597,6 +598,9 @@ static void stops_when_interrupted(void **state) {
     fails(&c, 1, EXIT_INTERRUPTED, "");
     assert_true(interrupted());
     assert_true(c.prepared <= 3);
+    c = (command){0};
+    fails(&c, WORKERS, EXIT_INTERRUPTED, "");
+    assert_int_equal(c.prepared, 0);
     c = (command){0};
     assert_int_equal(open_job(&c, 1), EXIT_DONE);
     assert_int_equal(host_run(&c.host, STEPS, false), EXIT_DONE);
