@@ -275,8 +275,9 @@ static bool there(triangle *t) {
            atomic_load(&t->finished) >= t->until_finished;
 }
 
-static int hear_party(void *user, unsigned party, bool *moved) {
+static int hear_party(void *user, uint32_t worker, unsigned party, bool *moved) {
     triangle *t = user;
+    (void)worker; /* there is one */
     *moved |= hear(t, party);
     return there(t);
 }
@@ -306,7 +307,7 @@ static void open_executor(triangle *t, uint8_t i) {
                          .mode = t->by == PARTIES ? UVCC_CPU_INLINE : UVCC_CPU_THREADS,
                          .threads = 1};
     if (t->by != TURNS)
-        parties_configure(t->threads, i, &x);
+        parties_configure(t->threads, 0, i, &x);
     check(uvcc_cpu_new(&t->cpu[i], &x), "executor");
     if (t->by != TURNS)
         parties_join(t->threads, 0, i, t->s[i], t->cpu[i]);

@@ -15,6 +15,8 @@ typedef struct card_worker {
     cards *of;
     uint32_t rank;
     uvcc_nccl *nccl;
+    void (*wake)(void *user); /* guarded by `lock` of all */
+    void *wake_user;
 } card_worker;
 
 struct cards {
@@ -22,8 +24,6 @@ struct cards {
     pthread_mutex_t making, lock;
     pthread_cond_t news;
     uint64_t wakes, seen; /* guarded by `lock` */
-    void (*wake)(void *user);
-    void *wake_user;
     char line[256];
     uint32_t count;
     card_worker worker[];
@@ -39,11 +39,12 @@ static int carry(void *user, uint32_t to, const void *bytes, size_t len) {
 }
 
 static void wake(void *user) {
-    cards *c = user;
+    const card_worker *w = user;
+    cards *c = w->of;
     (void)pthread_mutex_lock(&c->lock);
     c->wakes++;
-    void (*hook)(void *) = c->wake;
-    void *hook_user = c->wake_user;
+    void (*hook)(void *) = w->wake;
+    void *hook_user = w->wake_user;
     (void)pthread_cond_signal(&c->news);
     (void)pthread_mutex_unlock(&c->lock);
     if (hook != NULL)
@@ -56,10 +57,10 @@ static void keep_line(void *user, uvcc_log_level level, const char *line) {
     (void)snprintf(c->line, sizeof c->line, "%s", line);
 }
 
-void cards_on_wake(cards *c, void (*hook)(void *user), void *user) {
+void cards_on_wake(cards *c, uint32_t worker, void (*hook)(void *user), void *user) {
     (void)pthread_mutex_lock(&c->lock);
-    c->wake = hook;
-    c->wake_user = user;
+    c->worker[worker].wake = hook;
+    c->worker[worker].wake_user = user;
     (void)pthread_mutex_unlock(&c->lock);
 }
 
@@ -109,7 +110,7 @@ static int make_worker(cards *c, uint32_t rank, const uvcc_nccl_config *like) {
     c->worker[rank].of = c;
     c->worker[rank].rank = rank;
     cfg.local_rank = cfg.device = rank;
-    cfg.send_user = &c->worker[rank];
+    cfg.send_user = cfg.wake_user = &c->worker[rank];
     return c->lib->make(&c->worker[rank].nccl, &cfg);
 }
 
@@ -137,8 +138,7 @@ int cards_open(cards **out, uint16_t replicas, uint16_t stages, uint16_t tp_rank
                                   .stages = stages,
                                   .tp_ranks = tp_ranks,
                                   .send = carry,
-                                  .wake = wake,
-                                  .wake_user = c};
+                                  .wake = wake};
     int rc = 0;
     (void)pthread_mutex_lock(&c->making);
     for (uint32_t i = 0; i < count && rc == 0; i++)

@@ -12,8 +12,8 @@ typedef struct cards cards;
 int cards_open(cards **out, uint16_t replicas, uint16_t stages, uint16_t tp_ranks,
                const char **why);
 uvcc_collective_elsewhere cards_elsewhere(cards *c);
-/* Called from another thread when there is a completion; before the first job. */
-void cards_on_wake(cards *c, void (*wake)(void *user), void *user);
+/* Called from another thread when the worker has a completion; before its first job. */
+void cards_on_wake(cards *c, uint32_t worker, void (*wake)(void *user), void *user);
 /* Jobs that are out are over when it returns. NULL: nothing. */
 void cards_close(cards *c);
 

@@ -3,8 +3,9 @@
  *
  * A turn hears the events of a party and then lets it agree to steps and give inputs. On one thread
  * the parties take turns in a fixed order; after them the networks move on together. With inline or
- * deferred executors a run is then a function of its options. With a thread for each party a turn
- * is the party's own, as soon as there is something to hear, under the host's lock.
+ * deferred executors a run is then a function of its options. With a thread for each
+ * worker of each party a turn is that worker's own, as soon as there is something to hear, under
+ * the host's lock.
  *
  * The lock may be taken again by who has it: a session that a hook calls may write to the log. */
 #include "host_loop.h"
@@ -239,11 +240,11 @@ static int open_party(host *h, host_worker *w, unsigned p) {
     if (rc == 0) {
         configure(h, w, p, &cfg, &cpu);
         if (h->threads != NULL) {
-            parties_configure(h->threads, p, &cpu);
+            parties_configure(h->threads, w->rank, p, &cpu);
             parties_share_frames(h->threads, &cfg);
         }
         if (h->cards[p] != NULL)
-            cards_on_wake(h->cards[p], cpu.wake, cpu.wake_user);
+            cards_on_wake(h->cards[p], w->rank, cpu.wake, cpu.wake_user);
         const int status = host_open_card(h, w, p, &cfg, &cpu);
         if (status != EXIT_DONE)
             return status;
@@ -307,17 +308,17 @@ static int open_lock(pthread_mutex_t *lock) {
     return rc == 0 ? EXIT_DONE : report_error(EXIT_FAILED, "a lock cannot be made");
 }
 
-static int hear(void *user, unsigned p, bool *moved);
+static int hear(void *user, uint32_t worker, unsigned p, bool *moved);
 static int idle(void *user);
 
 /* Not where the order of packets, jobs or records is the options' to say, nor where the network's
- * time is measured. */
+ * time is measured; that of devices is this computer's. */
 static int open_threads(host *h) {
     const run_options *o = h->c.run;
     const parties_config c = {
         .workers = h->workers, .planes = h->plane, .user = h, .hear = hear, .idle = idle};
     if (o->parties == RUN_PARTIES_TURNS || o->compute == UVCC_CPU_DEFERRED || h->c.record != NULL ||
-        h->trace != NULL || !run_options_calm(o))
+        (h->trace != NULL && o->compute != RUN_COMPUTE_GPU) || !run_options_calm(o))
         return EXIT_DONE;
     const int rc = parties_new(&h->threads, &c);
     return rc == 0 ? EXIT_DONE : host_failed(h, "the parties' threads", rc);
@@ -604,10 +605,10 @@ static int drive(host *h) {
     return rc == 0 ? stuck(h) : check_stall(h);
 }
 
-/* ---- a thread for each party ---- */
+/* ---- a thread for each worker of each party ---- */
 
-/* One session's turn in its party's thread: under the lock if there is something to hear, or to
- * offer again. */
+/* One session's turn in its thread: under the lock if there is something to hear, or to offer
+ * again. */
 static int hear_worker(host *h, host_worker *w, unsigned p, bool *moved) {
     host_party *me = &w->party[p];
     uvcc_event e;
@@ -627,7 +628,7 @@ static int hear_worker(host *h, host_worker *w, unsigned p, bool *moved) {
     return status != EXIT_DONE;
 }
 
-static int hear(void *user, unsigned p, bool *moved) {
+static int hear(void *user, uint32_t worker, unsigned p, bool *moved) {
     host *h = user;
     if (h->goal.stops && interrupted()) {
         (void)pthread_mutex_lock(&h->lock);
@@ -636,10 +637,7 @@ static int hear(void *user, unsigned p, bool *moved) {
         (void)pthread_mutex_unlock(&h->lock);
         return 1;
     }
-    int over = 0;
-    for (uint32_t i = 0; i < h->workers && over == 0; i++)
-        over = hear_worker(h, &h->worker[i], p, moved);
-    return over;
+    return hear_worker(h, &h->worker[worker], p, moved);
 }
 
 /* A run ends when its goal is reached and all wait: what was sent is then the same in every run.

@@ -3,13 +3,15 @@
  * network for every triangle, one virtual clock, and the loop that drives them through their steps.
  * Every command that runs sessions does it with this one; what a command adds are its hooks.
  *
- * Each party has a thread of its own (parties.h), or all are driven in turns by one: where the
- * network has faults, jobs are shuffled, or sessions are recorded or traced, a run is to be a
- * function of its options down to the order of packets. The hooks of one host never run at the same
- * time, but a hook of one party may run while sessions of the others work: it leaves these alone.
+ * Each worker of each party has a thread of its own (parties.h), or all are driven in turns by one:
+ * where the network has faults, jobs are shuffled, or sessions are recorded, or traced on the CPU,
+ * a run is to be a function of its options down to the order of packets. The hooks of one host
+ * never run at the same time, but a hook for one session may run while the others work: it leaves
+ * these alone.
  *
  * A perceptron's training is a job of one worker per party, a transformer's of R x S x T. Steps are
- * numbered through: each party agrees to the next one as soon as it may and hands in its inputs. */
+ * numbered through: each party agrees to the next one as soon as it may and hands in its inputs.
+ * Workers that no collective holds together may be any number of steps apart. */
 #ifndef UVCC_TOOLS_HOST_LOOP_H
 #define UVCC_TOOLS_HOST_LOOP_H
 

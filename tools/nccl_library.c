@@ -19,7 +19,7 @@ const nccl_library *nccl_library_load(const char **why) {
         {"uvcc_nccl_free", &lib.free},       {"uvcc_nccl_heard", &lib.heard},
         {"uvcc_nccl_submit", &lib.submit},   {"uvcc_nccl_poll", &lib.poll},
         {"uvcc_nccl_pending", &lib.pending}, {"uvcc_nccl_fail", &lib.fail},
-        {"uvcc_nccl_why", &lib.why},
+        {"uvcc_nccl_why", &lib.why},         {"uvcc_nccl_over", &lib.over},
     };
     static bool loaded;
     static char text[400];

@@ -12,6 +12,7 @@
 typedef struct nccl_library {
     int (*make)(uvcc_nccl **out, const uvcc_nccl_config *cfg);
     void (*close)(uvcc_nccl *n);
+    int (*over)(const uvcc_nccl *n);
     void (*free)(uvcc_nccl *n);
     int (*heard)(uvcc_nccl *n, uint32_t from, const void *bytes, size_t len);
     int (*submit)(uvcc_nccl *n, const uvcc_job *job);

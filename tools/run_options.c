@@ -46,7 +46,8 @@ int run_options_check(run_options *o, uint32_t workers, const flag_set *set, int
         {"compute-seed", o->compute != UVCC_CPU_DEFERRED, "without --compute deferred"},
         {"device", o->compute != RUN_COMPUTE_GPU, "without --compute gpu"},
         {"parties", o->compute == UVCC_CPU_DEFERRED, "with --compute deferred, which takes turns"},
-        {"parties", o->trace != NULL || o->profile, "with --trace or --profile, which take turns"},
+        {"parties", (o->trace != NULL || o->profile) && o->compute != RUN_COMPUTE_GPU,
+         "with --trace or --profile, which take turns unless --compute is gpu"},
         {"parties", !run_options_calm(o),
          "with --drop, --duplicate, --reorder or --corrupt, which take turns"},
     };

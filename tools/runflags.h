@@ -71,8 +71,9 @@ _Static_assert(RUN_PARTIES_THREADS == 0 && RUN_PARTIES_TURNS == 1, "order of run
          0,                                                                                        \
          0,                                                                                        \
          run_parties_names,                                                                        \
-         "a thread for each party, or one that takes turns; faults, --compute deferred, "          \
-         "--record, --trace and --profile take turns (threads)"},                                  \
+         "a thread for each worker of each party, or one that takes turns; faults, --compute "     \
+         "deferred, --record, and without --compute gpu --trace and --profile take turns "         \
+         "(threads)"},                                                                             \
         {"drop", "P", FLAG_RATE, AT(run.faults.drop),                                              \
          0,      0,   NULL,      "rate of packets lost, 0 <= P < 1 (0)"},                          \
         {"duplicate", "P", FLAG_RATE, AT(run.faults.duplicate), 0, 0, NULL, "... doubled (0)"},    \

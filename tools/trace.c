@@ -15,6 +15,7 @@
 #include <string.h>
 #include <uvcc/host.h>
 
+#include "overlap.h"
 #include "report.h"
 #include "tally.h"
 #include "tracefile.h"
@@ -42,6 +43,7 @@ typedef struct live_job {
     uint64_t id, out_ns, begin_ns;
     uint32_t step, kind, lane;
     uint8_t work;
+    overlap_part part; /* EXCHANGE from the start, else once it runs */
     uint16_t mb, k;
 } live_job;
 
@@ -53,6 +55,7 @@ typedef struct worker {
     live_job *jobs;
     uint32_t op_count, op_cap, job_count, job_cap;
     trace_lanes compute, flight;
+    overlap together;
 } worker;
 
 struct trace {
@@ -132,6 +135,7 @@ static void op_resumes(worker *w, live_op *o, const uvcc_op_trace *e, uint64_t n
     trace *t = w->of;
     kind *k = &t->kinds[kind_of(t, w->program, e->desc)];
     char args[96];
+    overlap_end(&w->together, OVERLAP_NETWORK, now);
     k->waits++;
     k->wait_ns += now - o->wait_ns;
     k->wait_virtual_ns += e->now - o->wait_virtual;
@@ -170,6 +174,11 @@ static void op_ends(worker *w, live_op *o, const uvcc_op_trace *e, uint64_t now)
 
 /* ---- jobs ---- */
 
+static bool is_collective(const uvcc_op_desc *d) {
+    return d->opcode == UVCC_OP_SEND_PP || d->opcode == UVCC_OP_RECV_PP ||
+           d->opcode == UVCC_OP_REDUCE_SCATTER || d->opcode == UVCC_OP_ALL_GATHER;
+}
+
 static void job_comes(worker *w, const uvcc_op_trace *e, uint64_t now) {
     live_job *room = tally_room(w->jobs, w->job_count, &w->job_cap, sizeof *room);
     if (room == NULL) {
@@ -177,13 +186,17 @@ static void job_comes(worker *w, const uvcc_op_trace *e, uint64_t now) {
         return;
     }
     w->jobs = room;
-    w->jobs[w->job_count++] = (live_job){.id = e->job,
-                                         .out_ns = now,
-                                         .step = e->step,
-                                         .kind = kind_of(w->of, w->program, e->desc),
-                                         .work = e->work < WORKS ? e->work : 0,
-                                         .mb = e->desc->mb,
-                                         .k = e->desc->k};
+    w->jobs[w->job_count++] =
+        (live_job){.id = e->job,
+                   .out_ns = now,
+                   .step = e->step,
+                   .kind = kind_of(w->of, w->program, e->desc),
+                   .work = e->work < WORKS ? e->work : 0,
+                   .part = is_collective(e->desc) ? OVERLAP_EXCHANGE : OVERLAP_OTHER,
+                   .mb = e->desc->mb,
+                   .k = e->desc->k};
+    if (is_collective(e->desc))
+        overlap_begin(&w->together, OVERLAP_EXCHANGE, now);
 }
 
 static live_job *find_job(worker *w, uint64_t id) {
@@ -198,11 +211,13 @@ static void job_ran(worker *w, live_job *j, uint64_t now) {
     kind *k = &t->kinds[j->kind];
     char name[96], args[96];
     k->compute_ns[j->work] += now - j->begin_ns;
+    overlap_end(&w->together, j->part, now);
     trace_lanes_give(&w->compute, j->lane, now);
     if (t->file != NULL) {
         (void)snprintf(name, sizeof name, "%s%s", k->name, work_names[j->work]);
-        (void)snprintf(args, sizeof args, "\"step\": %" PRIu32 ", \"mb\": %u, \"k\": %u", j->step,
-                       j->mb, j->k);
+        (void)snprintf(args, sizeof args,
+                       "\"step\": %" PRIu32 ", \"mb\": %u, \"k\": %u, \"part\": \"%s\"", j->step,
+                       j->mb, j->k, overlap_name(j->part));
         tracefile_slice(t->file, w->process, TRACK_COMPUTE + j->lane, name, j->begin_ns, now, args);
     }
     *j = w->jobs[--w->job_count];
@@ -213,6 +228,8 @@ static void job_exchanged(worker *w, const uvcc_op_trace *e, uint64_t now) {
     live_job *j = find_job(w, e->job);
     if (j == NULL)
         return;
+    if (j->part == OVERLAP_EXCHANGE)
+        overlap_end(&w->together, OVERLAP_EXCHANGE, now);
     w->of->kinds[j->kind].exchange_ns += now - j->out_ns;
     *j = w->jobs[--w->job_count];
 }
@@ -246,6 +263,7 @@ static void hear(worker *w, const uvcc_op_trace *e) {
         if (o != NULL) {
             o->wait_ns = now;
             o->wait_virtual = e->now;
+            overlap_begin(&w->together, OVERLAP_NETWORK, now);
         }
         break;
     case UVCC_TRACE_RESUME:
@@ -281,6 +299,8 @@ static void on_job(void *user, const uvcc_job *job, bool done) {
         job_ran(w, j, now_ns(t));
     } else if (j != NULL) {
         j->begin_ns = now_ns(t);
+        j->part = overlap_part_of(job);
+        overlap_begin(&w->together, j->part, j->begin_ns);
         j->lane = take_lane(w, &w->compute, TRACK_COMPUTE, "compute", j->begin_ns);
         t->failed = j->lane == UINT32_MAX;
     }
@@ -343,6 +363,7 @@ void trace_forget(trace *t, uint32_t w) {
         if (of->jobs[i].begin_ns != 0)
             trace_lanes_give(&of->compute, of->jobs[i].lane, now);
     of->op_count = of->job_count = 0;
+    overlap_stop(&of->together, now);
     (void)pthread_mutex_unlock(&t->lock);
 }
 
@@ -449,6 +470,51 @@ static void print_kind(const kind *k, const totals *all, FILE *to) {
                   100 * share(bytes_of(k), all->bytes));
 }
 
+/* Sums over the sessions, and the ratio of all parts to the time. */
+typedef struct together {
+    uint64_t busy[OVERLAP_PARTS], parts, wall;
+} together;
+
+static together total_together(const trace *t) {
+    together x = {0};
+    for (uint32_t i = 0; i < t->worker_count; i++) {
+        const overlap *o = &t->workers[i].together;
+        x.wall += o->last - o->first;
+        for (unsigned p = 0; p < OVERLAP_PARTS; p++) {
+            x.busy[p] += o->busy[p];
+            x.parts += o->busy[p];
+        }
+    }
+    return x;
+}
+
+static void print_together(const trace *t, FILE *to) {
+    const together x = total_together(t);
+    const double each = 1e-9 / (t->worker_count != 0 ? t->worker_count : 1);
+    (void)fprintf(to, "%-20s %8s    %6s\n", "in one session", "busy", "of all");
+    for (unsigned p = 0; p < OVERLAP_PARTS; p++)
+        (void)fprintf(to, "%-20s %8.3f s  %5.1f%%\n", overlap_name((overlap_part)p),
+                      (double)x.busy[p] * each, 100 * share(x.busy[p], x.wall));
+    (void)fprintf(to, "%-20s %8.3f s, the sum of the parts %.3f s: %.2f of them at a time\n", "all",
+                  (double)x.wall * each, (double)x.parts * each, share(x.parts, x.wall));
+}
+
+static json_t *together_json(const trace *t) {
+    const together x = total_together(t);
+    json_t *o = json_object();
+    bool ok = o != NULL;
+    for (unsigned p = 0; ok && p < OVERLAP_PARTS; p++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "%s_s", overlap_name((overlap_part)p));
+        ok = json_object_set_new(o, name, json_real((double)x.busy[p] * 1e-9)) == 0;
+    }
+    if (ok && json_object_set_new(o, "sessions_s", json_real((double)x.wall * 1e-9)) == 0 &&
+        json_object_set_new(o, "at_the_same_time", json_real(share(x.parts, x.wall))) == 0)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
 int trace_print(trace *t, FILE *to) {
     const kind *list[KINDS_MAX];
     const totals all = total(t);
@@ -464,6 +530,7 @@ int trace_print(trace *t, FILE *to) {
                   "steps, roots", "", "", "", "", (double)t->other_bytes[0] * 1e-6, "",
                   (double)t->other_bytes[1] * 1e-6, "",
                   100 * share(t->other_bytes[0] + t->other_bytes[1], all.bytes));
+    print_together(t, to);
     return tally_print(t->ops, all.bytes, to) == 0 ? EXIT_DONE
                                                    : report_error(EXIT_FAILED, "out of memory");
 }
@@ -500,6 +567,7 @@ json_t *trace_json(trace *t) {
     const totals all = total(t);
     json_t *out = json_object();
     if (find_formulas(t) == 0 && json_object_set_new(out, "ops", kinds_json(t, &all)) == 0 &&
+        json_object_set_new(out, "overlap", together_json(t)) == 0 &&
         tally_json(t->ops, all.bytes, out) == 0)
         return out;
     json_decref(out);

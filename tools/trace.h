@@ -30,10 +30,11 @@ void trace_other_bytes(trace *t, uint64_t online, uint64_t preprocessing);
 /* How the profile groups ops, such as by layer; see tally.h. */
 void trace_name_parts(trace *t, tally_section name, void *user);
 
-/* Tables over all workers: a row per kind of op, per part of the program, per entry; bytes beside
- * what the formula says. Programs must be there still. An exit status after reporting. */
+/* Tables over all workers: a row per kind of op, per part of the work of a session (overlap.h), per
+ * part of the program, per entry; bytes beside what the formula says. Programs must be there still.
+ * An exit status after reporting. */
 int trace_print(trace *t, FILE *to);
-/* The same as lists: "ops", "layers", "entries"; NULL: no memory. */
+/* The same as lists, "ops", "layers" and "entries", and an object "overlap"; NULL: no memory. */
 json_t *trace_json(trace *t);
 /* No session and no executor works any more: the file gets its name. An exit status. */
 int trace_finish(trace *t, FILE *to);

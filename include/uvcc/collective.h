@@ -10,9 +10,9 @@
  * mb) between neighbours of a PP group, the others by (step, phase, mb, k) within their group.
  * Results do not depend on the order of calls.
  *
- * Two parts: uvcc_collective, the implementation within one process (all workers of a party in one
- * thread), and uvcc_collective_order, which makes all ranks of a group issue their operations in
- * one order, for transports that need that (NCCL, MPI communicators).
+ * Two parts: uvcc_collective, the implementation within one process (for all workers of a party),
+ * and uvcc_collective_order, which makes all ranks of a group issue their operations in one order,
+ * for transports that need that (NCCL, MPI communicators).
  */
 #ifndef UVCC_COLLECTIVE_H
 #define UVCC_COLLECTIVE_H
@@ -44,7 +44,8 @@ typedef struct uvcc_collective_config {
     uvcc_collective_elsewhere elsewhere; /**< empty: operands are memory of this process */
 } uvcc_collective_config;
 
-/** One per party. Belongs to one thread. */
+/** One per party. Belongs to one thread at a time: workers in threads of their own take turns, by a
+ * lock of the host's. */
 typedef struct uvcc_collective uvcc_collective;
 UVCC_API int uvcc_collective_new(uvcc_collective **out,
                                  const uvcc_collective_config *cfg) UVCC_MUST_USE;

@@ -61,8 +61,9 @@ typedef struct uvcc_nccl_config {
      * other than 0, is a failure of this worker. */
     int (*send)(void *user, uint32_t to, const void *bytes, size_t len);
     void *send_user;
-    /** Called by the object's thread after there is a completion, or a failure; may be NULL. Must
-     * not call the library; uvcc_net_wake() may be it, with a net as `wake_user`. */
+    /** Called by the object's thread after there is a completion, or a failure, or when all is
+     * over; may be NULL. Must not call the library; uvcc_net_wake() may be it, with a net as
+     * `wake_user`. */
     void (*wake)(void *user);
     void *wake_user;
 } uvcc_nccl_config;
@@ -78,6 +79,10 @@ UVCC_API int uvcc_nccl_new(uvcc_nccl **out, const uvcc_nccl_config *cfg) UVCC_MU
  * of them, then uvcc_nccl_free(). Jobs that others still wait for with this worker are a failure.
  */
 UVCC_API void uvcc_nccl_close(uvcc_nccl *n);
+/** 1: all workers have closed, and this one's communicators are gone: it sends nothing more, and
+ * hears nothing of importance; 0: not yet. A host whose messages come from other threads stops them
+ * between this and uvcc_nccl_free(), which does not wait then. */
+UVCC_API int uvcc_nccl_over(const uvcc_nccl *n);
 /** Closes if uvcc_nccl_close() was not called, and waits until the communicators are gone, until
  * the deadline at most; then they are aborted. Jobs whose completion did not come yet are given up,
  * which is a failure for all. Nothing that was submitted is touched afterwards. The host sees to it

@@ -223,6 +223,15 @@ void uvcc_nccl_close(uvcc_nccl *n) {
     unlock(n);
 }
 
+int uvcc_nccl_over(const uvcc_nccl *n) {
+    if (n == NULL)
+        return UVCC_ERR_USAGE;
+    lock(n);
+    const bool over = n->over;
+    unlock(n);
+    return over;
+}
+
 void uvcc_nccl_free(uvcc_nccl *n) {
     if (n == NULL)
         return;

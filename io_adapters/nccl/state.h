@@ -105,7 +105,7 @@ struct uvcc_nccl {
     uint32_t pending;
     uint64_t next_id;
     bool closing, freeing;
-    bool asked_to_fail, failed, joined;
+    bool asked_to_fail, failed, joined, over;
     uint32_t fail_code, fail_rank;
     char why[UVCC_NCCL_WHY_BYTES];
 

@@ -162,6 +162,11 @@ static void come_to_an_end(uvcc_nccl *n) {
     if (n->ended && !n->closed) {
         n->closed = true;
         n->ops->close(n->device, !n->giving_up);
+        (void)pthread_mutex_lock(&n->lock);
+        n->over = true;
+        (void)pthread_mutex_unlock(&n->lock);
+        if (n->cfg.wake != NULL)
+            n->cfg.wake(n->cfg.wake_user);
     }
 }
 

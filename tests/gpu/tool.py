@@ -51,6 +51,20 @@ def says(text, words, want, **env):
     print("says:", text)
 
 
+def traced():
+    """Under a trace the parties of a card keep their threads, and what they train is the same."""
+    run(f"{MODEL} --compute gpu --parties threads --profile --trace trace.json --json traced.json")
+    with open("traced.json", encoding="utf-8") as f:
+        told = json.load(f)
+    if not 0 < told["overlap"]["fss_s"] <= told["overlap"]["sessions_s"]:
+        sys.exit(f"overlap: {told['overlap']}")
+    with open("trace.json", encoding="utf-8") as f:
+        parts = {e["args"].get("part") for e in json.load(f)["traceEvents"]}
+    if not {"fss", "gemm", "packing"} <= parts:
+        sys.exit(f"trace: parts {parts}")
+    return told["weights_sha256"]
+
+
 def main():
     p = subprocess.run([UVCC, "selftest", "--backend", "gpu", "--rounds", "1", "--json", "-"], capture_output=True, text=True,
                        timeout=240)
@@ -68,6 +82,7 @@ def main():
     run(f"{MODEL} --reveal no --checkpoint kept --steps 3 --extend --compute gpu")  # goes on, on the card
     same("replay of the CPU's log", both_logs("inline", "cpu"))
     same("replay of the card's log", both_logs("gpu", "gpu"))
+    same("trained under a trace", [json.loads(run(f"{MODEL} --json -").stdout)["weights_sha256"], traced()])
     run(f"{MODEL} --replicas 2 --record many")
     says("several workers", "replay many/party0-r0-s0-t0.uvlog --compute gpu", 2)
     says("one worker", f"{MODEL} --replicas 2 --compute gpu", 2)

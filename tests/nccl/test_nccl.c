@@ -412,7 +412,13 @@ static void test_operations(void) {
         for (uint32_t r = 0; r < p.count; r++) {
             CHECK(uvcc_nccl_why(p.of[r], NULL, NULL, NULL) == 0);
             CHECK(uvcc_nccl_joined(p.of[r]) == 1);
+            CHECK(uvcc_nccl_over(p.of[r]) == 0);
         }
+        for (uint32_t r = 0; r < p.count; r++)
+            uvcc_nccl_close(p.of[r]);
+        for (uint32_t r = 0; r < p.count; r++)
+            while (uvcc_nccl_over(p.of[r]) != 1)
+                wait_for_wake();
         party_free(&p);
         (void)printf("equal: %u x %u x %u\n", p.replicas, p.stages, p.tp_ranks);
     }

@@ -626,11 +626,13 @@ def computing(case):
     job.config[0]['job'].update(run={'kind': 'transformer', 'text_bytes': 300, 'reveal': True}, replicas=2)
     config(data={'text': case.a.data})
     status, said = party()
-    assert status == 2 and 'is for one worker of each party' in said and 'job has 2; give "threads"' in said, said
+    assert (status == 0 and said == 'gpu, by local rank') or (status == 2 and 'to do without' in said), said
+    status, said = party('--device', '0')
+    assert status == 2 and ('device: 0 is for one worker' in said or 'to do without' in said), said
     del job.config[0]['compute']
     config()
     status, said = party(UVCC_FSS_BACKEND='auto')
-    assert 'is for one worker' not in said, said
+    assert 'gpu' not in said, said
 
 
 def predictions(case):

@@ -2,10 +2,10 @@
 """A language model trained by R x S x T processes of each party, under mpirun: the weights of one process.
 
 processes.py --uvcc TOOL --mpirun SCRIPT --split R,S,T [--over tcp|unix|udp] [--steps N] [--kills N] [--seed N]
-             [--launch SCRIPT]
+             [--launch SCRIPT] [--compute threads|inline|gpu]
 
 --kills: so many times a worker gets SIGKILL; mpirun ends its party, which starts again, and so do the other two,
-whose processes end with 75. Exit 77: there is no mpirun, or uvcc has no MPI.
+whose processes end with 75. Exit 77: there is no mpirun, uvcc has no MPI, or --compute gpu lacks cards.
 """
 import argparse
 import json
@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-from job import Job, last_hash
+from job import Job, last_hash, no_card
 from names import look
 
 SMALL = {'layers': 2, 'dim': 8, 'heads': 2, 'context': 4, 'batch': 4, 'warmup': 0, 'truncation': 'ars', 'index': 'exact'}
@@ -68,6 +68,9 @@ def run(job, a, rng):
         for p, process in enumerate(job.parties):
             if process.ended in (None, 0):
                 continue
+            if no_card(process):
+                print(process.err)
+                raise SystemExit(77)
             if process.ended != AGAIN and not (deaths < kills and process.ended in (137, -9)):
                 print(f'party {p} ended with {process.ended}')
                 job.show()
@@ -99,6 +102,7 @@ def main():
     ap.add_argument('--seed', type=int, default=1)
     ap.add_argument('--apart', type=float, default=3) # seconds from the begin of a run to a kill, at most
     ap.add_argument('--names', action='store_true', help='no name comes twice, of all processes of a party')
+    ap.add_argument('--compute')
     ap.add_argument('--keep')
     a = ap.parse_args()
     if shutil.which('mpirun') is None:
@@ -111,7 +115,7 @@ def main():
         f.write(TEXT)
     top = {'replicas': split[0], 'stages': split[1], 'tensor_ranks': split[2], 'checkpoint_every': 1}
     job = Job(a.uvcc, directory, {'kind': 'transformer', **SMALL, 'steps': a.steps, 'text_bytes': len(TEXT)}, a.over,
-              {0: {'text': 't.txt'}}, top)
+              {0: {'text': 't.txt'}}, top, None, ('--compute', a.compute) if a.compute else ())
     for p, config in enumerate(job.config):
         if a.names:
             config['names'] = f'names-{p}'

@@ -152,7 +152,7 @@ def spoiled(value):
         yield "one more member", more
         for key in value:
             less = {k: v for k, v in value.items() if k != key}
-            if key not in ("ops", "layers", "entries", "global_root", "sid_sub", "wait_op", "wait_step") and \
+            if key not in ("ops", "overlap", "layers", "entries", "global_root", "sid_sub", "wait_op", "wait_step") and \
                     not re.fullmatch("[a-z]+_(calls|seconds|bytes)", key):  # not in all
                 yield "without " + key, less
             yield key + " of another type", {**value, key: {"no": "such"}}

@@ -2,19 +2,31 @@
 /* test_host_loop.c - the host of all simulated parties (tools/host_loop.h): steps are prepared once
  * and given to their owners, may overlap where a command says so, end by an interruption or an
  * error and not otherwise; jobs of several workers have one root. All of it on one thread and with
- * one for each party, which leave the same evidence. */
+ * one for each worker of each party, which leave the same evidence. */
 #include "run_tool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include "host_loop.h"
 #include "interrupt.h"
 
-enum { ELEMS = 3, STEPS = 4, IN_X = 1, IN_Y = 2, OUT_W = 9, STEPS_MAX = 16, TURNS_MAX = 20000 };
+enum {
+    ELEMS = 3,
+    WORKERS = 2, /* at most */
+    STEPS = 4,
+    IN_X = 1,
+    IN_Y = 2,
+    OUT_W = 9,
+    OUT_ALL = 10,
+    STEPS_MAX = 16,
+    TURNS_MAX = 20000
+};
 
-/* A command: W = W + X Y, with X of party 0 and Y of party 2; W is opened. */
+/* A command: W = W + X Y, with X of party 0 and Y of party 2; W is opened, and with several workers
+ * X Y of all of them, which holds them together. */
 typedef struct command {
     host host;
     run_options run;
@@ -23,7 +35,7 @@ typedef struct command {
     unsigned prepared, given[2][STEPS_MAX], turns;
     uint32_t finished_then[STEPS_MAX]; /* by the first party, when this step was prepared */
     uint8_t root[UVCC_PARTIES][32];    /* of the last step, as a session of one worker says it */
-    uint8_t step_root[2][UVCC_PARTIES][32];
+    uint8_t step_root[WORKERS][UVCC_PARTIES][32];
     unsigned interrupt_at, fail_prepare, fail_input, fail_event, abort_at; /* steps; 0: never */
     bool ahead;
     const uvcc_allocator *alloc;
@@ -31,6 +43,9 @@ typedef struct command {
     const char *record;
     double drop;
     bool profile;
+    bool notes_threads;
+    pthread_t thread[WORKERS][UVCC_PARTIES]; /* that ran the session's first job */
+    bool noted[WORKERS][UVCC_PARTIES];
 } command;
 
 static run_parties mode; /* of the jobs that tests open */
@@ -59,6 +74,19 @@ static int make_program(void *user, const host_worker *w, uvcc_program **out) {
          .out = {v}}};
     for (unsigned i = 0; i < 2; i++)
         assert_true(uvcc_program_op(p, &ops[i]) >= 0);
+    if (c->host.workers > 1) {
+        const uint32_t all =
+            test_tensor(p, "all", 1, c->host.workers * ELEMS, 21, 0, UVCC_TRANSIENT);
+        assert_true(uvcc_program_op(p, &(uvcc_op_desc){.opcode = UVCC_OP_ALL_GATHER,
+                                                       .phase = UVCC_UPD,
+                                                       .k = 1,
+                                                       .group = UVCC_GROUP_DP,
+                                                       .in_count = 1,
+                                                       .in = {z},
+                                                       .out_count = 1,
+                                                       .out = {all}}) >= 0);
+        assert_true(uvcc_program_output(p, OUT_ALL, all) >= 0);
+    }
     assert_true(uvcc_program_output(p, OUT_W, v) >= 0);
     char why[256] = "";
     if (uvcc_program_finish(p, why, sizeof why) != 0)
@@ -113,6 +141,27 @@ static int take_event(void *user, const host_worker *w, unsigned party, const uv
     return c->fail_event == e->step && e->step != 0 ? EXIT_BAD_INPUT : EXIT_DONE;
 }
 
+static void note_thread(void *user, const uvcc_job *job, bool done) {
+    command *c = user;
+    const unsigned w = job->cookie / UVCC_PARTIES, p = job->cookie % UVCC_PARTIES;
+    if (done || c->noted[w][p]) /* of one session: by one thread at a time */
+        return;
+    c->noted[w][p] = true;
+    c->thread[w][p] = pthread_self();
+}
+
+static void configure(void *user, const host_worker *w, unsigned party, uvcc_config *session,
+                      uvcc_cpu_config *executor) {
+    command *c = user;
+    (void)w;
+    (void)party;
+    (void)session;
+    if (!c->notes_threads)
+        return;
+    executor->job = note_thread;
+    executor->job_user = c;
+}
+
 static void count_turn(void *user) {
     command *c = user;
     c->turns++;
@@ -141,6 +190,7 @@ static int open_job(command *c, uint32_t replicas) {
                                 .app = "",
                                 .hooks = {.user = c,
                                           .program = make_program,
+                                          .configure = configure,
                                           .entry = entry_of,
                                           .ahead = may_run_ahead,
                                           .prepare = prepare,
@@ -162,6 +212,12 @@ static void check_outputs(const command *c, uint32_t step) {
             const int64_t *v = uvcc_session_output(me->session, step, OUT_W);
             assert_non_null(v);
             assert_memory_equal(v, c->want, sizeof c->want);
+            if (c->host.workers == 1)
+                continue;
+            const int64_t *all = uvcc_session_output(me->session, step, OUT_ALL);
+            assert_non_null(all);
+            for (uint32_t k = 0; k < c->host.workers * ELEMS; k++)
+                assert_int_equal(all[k], c->x[step % 2][k % ELEMS] * c->y[k % ELEMS]);
         }
 }
 
@@ -216,6 +272,8 @@ static void several_workers(void **state) {
     assert_int_equal(host_run(&c.host, STEPS, true), EXIT_DONE);
     check_outputs(&c, STEPS - 1);
     assert_int_equal(c.given[0][0], 2); /* once for each worker */
+    if (mode == RUN_PARTIES_THREADS)    /* nobody slept until the clock moved: all were called */
+        assert_int_equal(host_now(&c.host, &c.host.worker[0]), 0);
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         uvcc_config cfg;
         uint8_t roots[2][32], want[32], root[32];
@@ -311,13 +369,14 @@ static void memory_ends(void **state) {
     (void)state;
     unsigned worked = 0, stalled = 0;
     for (unsigned i = 0; i < 120; i++) {
+        const uint32_t replicas = 1 + i % WORKERS;
         scarce m = {.under = uvcc_host_allocator(),
                     .lock = PTHREAD_MUTEX_INITIALIZER,
                     .most = SIZE_MAX / 2};
         const uvcc_allocator al = {.alloc = take_scarce, .free = give_scarce, .user = &m};
         command c = {.alloc = &al};
-        assert_int_equal(open_job(&c, 1), EXIT_DONE);
-        m.most = m.used + (size_t)i * 8000;
+        assert_int_equal(open_job(&c, replicas), EXIT_DONE);
+        m.most = m.used + (size_t)i * replicas * 8000;
         const int kept = hear();
         const int was = host_run(&c.host, STEPS, true);
         char *said = heard(kept);
@@ -365,6 +424,142 @@ static void same_evidence(void **state) {
     }
 }
 
+/* Each session's jobs, sealing and opening are the work of its own thread; by turns one thread's.
+ */
+static void thread_for_each(void **state) {
+    (void)state;
+    command c = {.notes_threads = true};
+    assert_int_equal(open_job(&c, WORKERS), EXIT_DONE);
+    assert_int_equal(host_run(&c.host, 1, true), EXIT_DONE);
+    for (unsigned i = 0; i < WORKERS * UVCC_PARTIES; i++) {
+        assert_true(c.noted[i / UVCC_PARTIES][i % UVCC_PARTIES]);
+        for (unsigned k = 0; k < i; k++)
+            assert_int_equal(pthread_equal(c.thread[i / UVCC_PARTIES][i % UVCC_PARTIES],
+                                           c.thread[k / UVCC_PARTIES][k % UVCC_PARTIES]) != 0,
+                             mode == RUN_PARTIES_TURNS);
+    }
+    assert_int_equal(host_close(&c.host), EXIT_DONE);
+    assert_int_equal(host_end(&c.host), EXIT_DONE);
+}
+
+/* What a party's plane hands its operations to: a thread with a plane of its own, which takes its
+ * time. */
+typedef struct elsewhere {
+    uvcc_collective *group;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    const uvcc_job *job[WORKERS]; /* handed over */
+    bool over;
+    uvcc_completion done[WORKERS];
+    bool some[WORKERS]; /* of `done` */
+    uvcc_cpu_config hook[WORKERS];
+    unsigned operations;
+} elsewhere;
+
+static int take_elsewhere(void *user, uint32_t rank, const uvcc_job *job) {
+    elsewhere *x = user;
+    assert_int_equal(pthread_mutex_lock(&x->lock), 0);
+    assert_null(x->job[rank]);
+    x->job[rank] = job;
+    assert_int_equal(pthread_cond_signal(&x->news), 0);
+    assert_int_equal(pthread_mutex_unlock(&x->lock), 0);
+    return 0;
+}
+
+static int give_elsewhere(void *user, uint32_t rank, uvcc_completion *out) {
+    elsewhere *x = user;
+    assert_int_equal(pthread_mutex_lock(&x->lock), 0);
+    const bool some = x->some[rank];
+    x->some[rank] = false;
+    *out = x->done[rank];
+    assert_int_equal(pthread_mutex_unlock(&x->lock), 0);
+    return some;
+}
+
+static void wait_elsewhere(void *user) {
+    (void)user;
+    fail_msg("a host with threads is called");
+}
+
+static void *work_elsewhere(void *user) {
+    elsewhere *x = user;
+    assert_int_equal(pthread_mutex_lock(&x->lock), 0);
+    while (true) {
+        while (!x->over && (x->job[0] == NULL || x->job[1] == NULL))
+            assert_int_equal(pthread_cond_wait(&x->news, &x->lock), 0);
+        if (x->over)
+            break;
+        assert_int_equal(pthread_mutex_unlock(&x->lock), 0);
+        for (unsigned i = 0; i < 2000; i++)
+            (void)sched_yield(); /* others have time to fall asleep, and find that it works */
+        assert_int_equal(pthread_mutex_lock(&x->lock), 0);
+        for (uint32_t i = 0; i < WORKERS; i++)
+            assert_int_equal(uvcc_collective_submit(x->group, i, x->job[i]), 0);
+        for (uint32_t i = 0; i < WORKERS; i++) {
+            assert_int_equal(uvcc_collective_poll(x->group, i, &x->done[i]), 1);
+            x->job[i] = NULL;
+            x->some[i] = true;
+        }
+        x->operations++;
+        assert_int_equal(pthread_mutex_unlock(&x->lock), 0);
+        for (uint32_t i = 0; i < WORKERS; i++)
+            x->hook[i].wake(x->hook[i].wake_user);
+        assert_int_equal(pthread_mutex_lock(&x->lock), 0);
+    }
+    assert_int_equal(pthread_mutex_unlock(&x->lock), 0);
+    return NULL;
+}
+
+static void begin_elsewhere(elsewhere *x, host *h, unsigned party) {
+    uvcc_collective_config cfg = {.size = sizeof cfg,
+                                  .alloc = uvcc_host_allocator(),
+                                  .replicas = WORKERS,
+                                  .stages = 1,
+                                  .tp_ranks = 1};
+    assert_int_equal(pthread_mutex_init(&x->lock, NULL), 0);
+    assert_int_equal(pthread_cond_init(&x->news, NULL), 0);
+    assert_int_equal(uvcc_collective_new(&x->group, &cfg), 0);
+    for (uint32_t i = 0; i < WORKERS; i++)
+        parties_configure(h->threads, i, party, &x->hook[i]);
+    uvcc_collective_free(h->plane[party]);
+    cfg.elsewhere = (uvcc_collective_elsewhere){take_elsewhere, give_elsewhere, wait_elsewhere, x};
+    assert_int_equal(uvcc_collective_new(&h->plane[party], &cfg), 0);
+    assert_int_equal(pthread_create(&x->thread, NULL, work_elsewhere, x), 0);
+}
+
+static void end_elsewhere(elsewhere *x) {
+    assert_int_equal(pthread_mutex_lock(&x->lock), 0);
+    x->over = true;
+    assert_int_equal(pthread_cond_signal(&x->news), 0);
+    assert_int_equal(pthread_mutex_unlock(&x->lock), 0);
+    assert_int_equal(pthread_join(x->thread, NULL), 0);
+    uvcc_collective_free(x->group);
+    (void)pthread_cond_destroy(&x->news);
+    (void)pthread_mutex_destroy(&x->lock);
+}
+
+/* Collectives that something else carries out, as NCCL does: each worker is called when its own is
+ * over, and until then the clock stands although all sleep. */
+static void waits_for_what_works_elsewhere(void **state) {
+    (void)state;
+    command c = {0};
+    elsewhere x[UVCC_PARTIES] = {0};
+    mode = RUN_PARTIES_THREADS;
+    assert_int_equal(open_job(&c, WORKERS), EXIT_DONE);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        begin_elsewhere(&x[p], &c.host, p);
+    assert_int_equal(host_run(&c.host, STEPS, true), EXIT_DONE);
+    assert_int_equal(host_now(&c.host, &c.host.worker[0]), 0);
+    check_outputs(&c, STEPS - 1);
+    assert_int_equal(host_close(&c.host), EXIT_DONE);
+    assert_int_equal(host_end(&c.host), EXIT_DONE);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        assert_int_equal(x[p].operations, STEPS);
+        end_elsewhere(&x[p]);
+    }
+}
+
 /* Where what happens is to be a function of the options, in every detail, one thread drives all. */
 static void takes_turns_to_repeat(void **state) {
     (void)state;
@@ -404,6 +599,9 @@ static void stops_when_interrupted(void **state) {
     assert_true(interrupted());
     assert_true(c.prepared <= 3);
     c = (command){0};
+    fails(&c, WORKERS, EXIT_INTERRUPTED, "");
+    assert_int_equal(c.prepared, 0);
+    c = (command){0};
     assert_int_equal(open_job(&c, 1), EXIT_DONE);
     assert_int_equal(host_run(&c.host, STEPS, false), EXIT_DONE);
     check_outputs(&c, STEPS - 1);
@@ -433,11 +631,13 @@ int main(void) {
         BOTH(runs_steps),
         BOTH(runs_ahead),
         BOTH(several_workers),
+        BOTH(thread_for_each),
         BOTH(ends_by_errors),
         BOTH(sees_that_nothing_moves),
         BOTH(memory_ends),
         cmocka_unit_test(too_many_workers),
         cmocka_unit_test(same_evidence),
+        cmocka_unit_test(waits_for_what_works_elsewhere),
         cmocka_unit_test(takes_turns_to_repeat),
         BOTH(stops_when_interrupted),
     };

@@ -94,7 +94,7 @@ static int open_executor(run *r, unsigned p, uvcc_config *cfg) {
                          .threads = o->threads,
                          .job = watch_job,
                          .job_user = &me->watch};
-    parties_configure(r->threads, p, &x);
+    parties_configure(r->threads, 0, p, &x);
     if (o->run.compute == RUN_COMPUTE_GPU) {
         const uint32_t first = o->run.device == CARD_BY_RANK ? 0 : o->run.device;
         const card_config c = {.device = o->spread ? first + p : o->run.device,
@@ -131,9 +131,10 @@ static int stopped(run *r, unsigned p, const uvcc_event *e) {
                         *memory != '\0' ? "; " : "", memory);
 }
 
-static int hear(void *user, unsigned p, bool *moved) {
+static int hear(void *user, uint32_t worker, unsigned p, bool *moved) {
     run *r = user;
     uvcc_event e;
+    (void)worker; /* there is one */
     if (interrupted())
         return EXIT_INTERRUPTED;
     for (; uvcc_session_poll_event(r->party[p].session, &e) == 1; *moved = true) {

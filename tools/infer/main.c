@@ -77,7 +77,9 @@ static const flag options[] = {
     {"threads", "N", FLAG_COUNT, AT(o.threads), 1, 1024, NULL,
      "of each party, with --compute threads (one)"},
     {"parties", "threads|turns", FLAG_CHOICE, AT(o.run.parties), 0, 0, run_parties_names,
-     "a thread for each party, or one that takes turns; --trace takes turns (threads)"},
+     "a thread for each party, or one that takes turns; --trace takes turns unless --compute is "
+     "gpu "
+     "(threads)"},
     {"seed", "N", FLAG_SEED, AT(o.run.seed), 0, 0, NULL, "of keys, masks and shares (1)"},
     {"policy", "FILE", FLAG_TEXT, AT(o.run.policy), 0, 0, NULL,
      "what the three parties allow, which their sessions enforce (docs/policy.md)"},

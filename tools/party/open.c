@@ -9,6 +9,7 @@
 #include <uvcc/policy.h>
 
 #include "../files.h"
+#include "../nccl_library.h"
 #include "clients.h"
 #include "figures.h"
 #include "keys.h"
@@ -287,8 +288,22 @@ static void leave_no_core(void) {
     (void)setrlimit(RLIMIT_CORE, &r);
 }
 
-/* Collectives of a party's workers read and write their operands on the CPU, which does not reach a
- * device's memory. */
+/* Several workers of a party are on a device each, and exchange shares by NCCL. */
+static int settle_several(const party_config *c) {
+    const char *why = NULL;
+    if (nccl_library_load(&why) == NULL)
+        return report_error(EXIT_BAD_INPUT,
+                            "%s: compute: \"gpu\": job has %u workers of each party, on a CUDA "
+                            "device each: %s; give \"threads\" to do without",
+                            c->file, config_workers(c), why);
+    if (c->all_workers && c->device != CARD_BY_RANK)
+        return report_error(EXIT_BAD_INPUT,
+                            "%s: device: %u is for one worker, and this process has all %u of its "
+                            "party, which are on a CUDA device each, by their rank; leave it out",
+                            c->file, c->device, config_workers(c));
+    return EXIT_DONE;
+}
+
 static int settle_compute(party *p) {
     party_config *c = &p->c;
     const char *why = NULL;
@@ -297,16 +312,11 @@ static int settle_compute(party *p) {
         c->compute = alone && card_count(NULL) != 0 ? CONFIG_GPU : CONFIG_THREADS;
     if (c->compute != CONFIG_GPU)
         return EXIT_DONE;
-    if (!alone)
-        return report_error(EXIT_BAD_INPUT,
-                            "%s: compute: \"gpu\" is for one worker of each party, since the CPU "
-                            "adds up what several have, and job has %u; give \"threads\"",
-                            c->file, config_workers(c));
     if (card_count(&why) == 0)
         return report_error(
             EXIT_BAD_INPUT,
             "%s: compute: \"gpu\": %s; give \"inline\" or \"threads\" to do without", c->file, why);
-    return EXIT_DONE;
+    return alone ? EXIT_DONE : settle_several(c);
 }
 
 int party_open(party *p, const char *path, int64_t rank, const party_asked *asked) {

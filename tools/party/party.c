@@ -123,6 +123,12 @@ static void forget_run(party *p) {
     p->plane = NULL;
 }
 
+/* As card_open() has it. */
+static uint32_t device_of(const party_config *c) {
+    const uint32_t count = card_count(NULL);
+    return c->device != CARD_BY_RANK || count == 0 ? c->device : c->local_rank % count;
+}
+
 static int open_plane(party *p) {
     if (p->plane != NULL)
         return EXIT_DONE;
@@ -132,6 +138,8 @@ static int open_plane(party *p) {
                             .tp_ranks = (uint16_t)p->c.tensor_ranks,
                             .processes = p->c.all_workers ? 1 : config_workers(&p->c),
                             .local_rank = p->c.local_rank,
+                            .devices = p->c.compute == CONFIG_GPU && config_workers(&p->c) > 1,
+                            .device = device_of(&p->c),
                             .wake = uvcc_net_wake,
                             .wake_user = p->net};
     return plane_open(&p->plane, &c);

@@ -6,58 +6,94 @@
 #include <string.h>
 #include <time.h>
 
+#include "../cards.h"
 #include "../report.h"
 #include "plane_mpi.h"
+#include "plane_nccl.h"
 
 struct plane {
     const plane_ops *ops;
     void *state;
-    uint32_t processes, local_rank;
+    uint32_t processes;
+    uint32_t first, workers; /* here, by local rank */
 };
 
 /* ---- within this process ---- */
 
-static int local_open(void **state, const plane_config *c) {
-    uvcc_collective *group = NULL;
-    const int rc = uvcc_collective_new(
-        &group, &(uvcc_collective_config){.size = sizeof(uvcc_collective_config),
-                                          .alloc = c->alloc,
-                                          .replicas = c->replicas,
-                                          .stages = c->stages,
-                                          .tp_ranks = c->tp_ranks});
-    *state = group;
-    return rc == 0 ? EXIT_DONE
-                   : report_error(EXIT_FAILED, "the local plane: %s", uvcc_error_text(rc));
-}
+typedef struct local_plane {
+    uvcc_collective *group;
+    cards *cards; /* NULL: values are in memory of the process */
+} local_plane;
 
 static void local_close(void *state) {
-    uvcc_collective_free(state);
+    local_plane *p = state;
+    uvcc_collective_free(p->group);
+    cards_close(p->cards);
+    free(p);
+}
+
+static int open_cards(local_plane *p, const plane_config *c) {
+    const char *why = NULL;
+    const int rc = cards_open(&p->cards, c->replicas, c->stages, c->tp_ranks, &why);
+    if (rc != 0)
+        return report_error(EXIT_BAD_INPUT, "compute: \"gpu\": %s; give \"threads\" to do without",
+                            why != NULL ? why : uvcc_error_text(rc));
+    for (uint32_t i = 0; i < (uint32_t)c->replicas * c->stages * c->tp_ranks; i++)
+        cards_on_wake(p->cards, i, c->wake, c->wake_user);
+    return EXIT_DONE;
+}
+
+static int local_open(void **state, const plane_config *c) {
+    local_plane *p = calloc(1, sizeof *p);
+    uvcc_collective_config cfg = {.size = sizeof cfg,
+                                  .alloc = c->alloc,
+                                  .replicas = c->replicas,
+                                  .stages = c->stages,
+                                  .tp_ranks = c->tp_ranks};
+    *state = NULL;
+    if (p == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    int status = c->devices ? open_cards(p, c) : EXIT_DONE;
+    if (p->cards != NULL)
+        cfg.elsewhere = cards_elsewhere(p->cards);
+    const int rc = status == EXIT_DONE ? uvcc_collective_new(&p->group, &cfg) : 0;
+    if (rc != 0)
+        status = report_error(EXIT_FAILED, "the local plane: %s", uvcc_error_text(rc));
+    if (status == EXIT_DONE)
+        *state = p;
+    else
+        local_close(p);
+    return status;
 }
 
 static int local_submit(void *state, uint32_t local_rank, const uvcc_job *job) {
-    return uvcc_collective_submit(state, local_rank, job);
+    const local_plane *p = state;
+    return uvcc_collective_submit(p->group, local_rank, job);
 }
 
 static int local_poll(void *state, uint32_t local_rank, uvcc_completion *out) {
-    return uvcc_collective_poll(state, local_rank, out);
+    const local_plane *p = state;
+    return uvcc_collective_poll(p->group, local_rank, out);
 }
 
 static void local_fail(void *state, int status, const char *why) {
+    const local_plane *p = state;
     (void)status;
     (void)why;
-    uvcc_collective_fail(state);
+    uvcc_collective_fail(p->group);
 }
 
 static const char *local_why(void *state, int *status) {
+    const local_plane *p = state;
     if (status != NULL)
         *status = 0;
-    return uvcc_collective_why(state);
+    return uvcc_collective_why(p->group);
 }
 
-/* Its jobs are nobody's once it is closed. */
+/* Those that wait for others are nobody's once it is closed. */
 static uint32_t local_pending(const void *state) {
-    (void)state;
-    return 0;
+    const local_plane *p = state;
+    return uvcc_collective_running(p->group);
 }
 
 static const plane_ops local = {.name = "local",
@@ -76,9 +112,11 @@ int plane_open(plane **out, const plane_config *c) {
     plane *p = calloc(1, sizeof *p);
     if (p == NULL)
         return report_error(EXIT_FAILED, "out of memory");
-    p->ops = c->processes > 1 ? &plane_mpi : &local;
+    const bool several = c->processes > 1;
+    p->ops = !several ? &local : c->devices ? &plane_nccl : &plane_mpi;
     p->processes = c->processes;
-    p->local_rank = c->local_rank;
+    p->first = several ? c->local_rank : 0;
+    p->workers = several ? 1 : (uint32_t)c->replicas * c->stages * c->tp_ranks;
     const int status = p->ops->open(&p->state, c);
     if (status == EXIT_DONE)
         *out = p;
@@ -118,7 +156,10 @@ void plane_drain(plane *p) {
     p->ops->fail(p->state, 0, NULL);
     while (p->ops->pending(p->state) != 0) {
         const struct timespec pause = {.tv_nsec = 1000000};
-        if (p->ops->poll(p->state, p->local_rank, &c) != 1)
+        bool some = false;
+        for (uint32_t i = 0; i < p->workers; i++)
+            some |= p->ops->poll(p->state, p->first + i, &c) == 1;
+        if (!some)
             (void)nanosleep(&pause, NULL);
     }
 }

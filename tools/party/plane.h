@@ -2,8 +2,9 @@
 /* plane.h - the local plane of a party as its processes see it: collectives among its workers, and
  * what the processes agree on before a run and gather after it.
  *
- * Two kinds: within this process (uvcc_collective), where all workers are here and nothing is to be
- * agreed on, and between processes (plane_ops of another library). */
+ * Three kinds: within this process (uvcc_collective), where all workers are here and nothing is to
+ * be agreed on; between processes, by MPI; and between processes whose workers are on CUDA devices,
+ * by NCCL, with MPI for all that are no values. */
 #ifndef UVCC_TOOLS_PARTY_PLANE_H
 #define UVCC_TOOLS_PARTY_PLANE_H
 
@@ -23,8 +24,11 @@ typedef struct plane_config {
     uvcc_allocator alloc;
     uvcc_logger log;
     uint16_t replicas, stages, tp_ranks;
-    uint32_t processes;       /* of this party; 1: all workers are here */
-    uint32_t local_rank;      /* of this process, with more than one */
+    uint32_t processes;  /* of this party; 1: all workers are here */
+    uint32_t local_rank; /* of this process, with more than one */
+    bool devices;        /* values are in the memory of CUDA devices: in one process worker i is
+                            on device i, else this one on: */
+    uint32_t device;
     void (*wake)(void *user); /* from any thread: a completion is there */
     void *wake_user;
 } plane_config;
@@ -47,7 +51,7 @@ typedef struct plane_ops {
     void (*close)(void *state);
     int (*submit)(void *state, uint32_t local_rank, const uvcc_job *job);
     int (*poll)(void *state, uint32_t local_rank, uvcc_completion *out);
-    /* Jobs of this process whose completion was not polled. */
+    /* Jobs of this process whose completion was not polled, and which have memory of theirs. */
     uint32_t (*pending)(const void *state);
     /* The exit status and the reason are what all processes of the party hear. */
     void (*fail)(void *state, int status, const char *why);

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <uvcc/mpi.h>
 
 #include "../interrupt.h"
 #include "../report.h"
@@ -30,6 +29,8 @@ static struct functions {
     int (*max)(uvcc_mpi *m, uint32_t *value);
     int (*common)(uvcc_mpi *m, uint64_t *values, size_t *count);
     int (*gather)(uvcc_mpi *m, const void *bytes, size_t len, uvcc_slice *parts);
+    int (*note)(uvcc_mpi *m, uint32_t to, const void *bytes, size_t len);
+    int (*on_note)(uvcc_mpi *m, const uvcc_mpi_reader *reader);
 } lib;
 
 /* An agreement while sessions run: it waits for the slowest worker, so a thread of its own does. */
@@ -65,7 +66,8 @@ static int load(void) {
         {"uvcc_mpi_poll", &lib.poll},       {"uvcc_mpi_fail", &lib.fail},
         {"uvcc_mpi_pending", &lib.pending}, {"uvcc_mpi_why", &lib.why},
         {"uvcc_mpi_max", &lib.max},         {"uvcc_mpi_common", &lib.common},
-        {"uvcc_mpi_gather", &lib.gather},
+        {"uvcc_mpi_gather", &lib.gather},   {"uvcc_mpi_note", &lib.note},
+        {"uvcc_mpi_on_note", &lib.on_note},
     };
     static bool loaded;
     const char *name = getenv("UVCC_MPI_LIBRARY");
@@ -342,6 +344,16 @@ static int mpi_gather(void *state, const uint8_t *bytes, size_t len, uint8_t ***
     }
     gathering_end(p);
     return rc;
+}
+
+int plane_mpi_note(void *state, uint32_t to, const void *bytes, size_t len) {
+    const mpi_plane *p = state;
+    return lib.note(p->mpi, to, bytes, len);
+}
+
+int plane_mpi_on_note(void *state, const uvcc_mpi_reader *reader) {
+    const mpi_plane *p = state;
+    return lib.on_note(p->mpi, reader);
 }
 
 const plane_ops plane_mpi = {.name = "mpi",
