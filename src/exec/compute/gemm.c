@@ -20,7 +20,7 @@
 #include "exec/compute/gemm_tiled.h"
 
 /* Every mr divides MAX_MR, which divides MC; no nr is above MAX_NR. */
-enum { MC = 192, KC = 256, MAX_MR = 8, MAX_NR = 24, MAX_TERMS = 2 };
+enum { MC = 192, KC = 128, MAX_MR = 8, MAX_NR = 24, MAX_TERMS = 2 };
 
 /* Products up to this size are made directly: operands stay in the first-level cache. */
 enum { DIRECT_MACS = 1 << 16, DIRECT_WORDS = 1 << 12 };
@@ -173,8 +173,13 @@ static void pack_terms(const uvcci_gemm_micro *u, const uvcci_gemm_term *terms, 
                        bool right, size_t lane, size_t lanes, size_t p, size_t depth,
                        uint64_t *out) {
     const size_t width = right ? u->nr : u->mr, words = width * depth;
-    for (size_t t = 0; t < count; t++)
-        pack(right ? terms[t].y : terms[t].x, lane, lanes, p, depth, width, out + t * words);
+    for (size_t t = 0; t < count; t++) {
+        const uvcci_gemm_side *s = right ? &terms[t].y : &terms[t].x;
+        if (right && u->pack_right != NULL && s->lane == 1 && lanes == width)
+            u->pack_right(s, lane + p * s->step, depth, out + t * words);
+        else
+            pack(*s, lane, lanes, p, depth, width, out + t * words);
+    }
     if (u->ends != NULL)
         u->ends(count * words, right, out, (uint32_t *)(out + count * words));
 }

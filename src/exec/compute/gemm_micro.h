@@ -31,6 +31,9 @@ typedef struct uvcci_gemm_micro {
     void (*run)(size_t depth, const uint64_t *a, const uint64_t *b, uint64_t *c, size_t ldc,
                 bool accumulate);
     uint32_t mr, nr;
+    /* `depth` rows of nr words of s, from word `at` on, where lanes lie side by side (s.lane is 1);
+     * NULL: as any other side. */
+    void (*pack_right)(const uvcci_gemm_side *s, size_t at, size_t depth, uint64_t *out);
     /* A part of each word of a panel of a (b if `right`), made once while packing; NULL: `run`
      * needs none. */
     void (*ends)(size_t words, bool right, const uint64_t *panel, uint32_t *out);

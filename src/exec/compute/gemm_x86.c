@@ -142,9 +142,33 @@ AVX512 static void avx512_direct(const uvcci_gemm_direct *d) {
     }
 }
 
+/* Rows of weights lie on pages of their own, where no prefetcher follows: few instructions for each
+ * let the CPU ask for many at a time. */
+AVX512 static inline __attribute__((always_inline)) void
+pack_rows(int regs, const uvcci_gemm_side *s, size_t at, size_t depth, uint64_t *out) {
+    const uint64_t *src = s->src + at;
+    if (s->add == NULL) {
+        for (size_t p = 0; p < depth; p++, src += s->step, out += regs * Z_LANES)
+            UNROLL for (int j = 0; j < regs; j++)
+                _mm512_storeu_si512(out + j * Z_LANES, _mm512_loadu_si512(src + j * Z_LANES));
+        return;
+    }
+    const uint64_t *add = s->add + at;
+    for (size_t p = 0; p < depth; p++, src += s->step, add += s->step, out += regs * Z_LANES)
+        UNROLL for (int j = 0; j < regs; j++) _mm512_storeu_si512(
+            out + j * Z_LANES, _mm512_add_epi64(_mm512_loadu_si512(src + j * Z_LANES),
+                                                _mm512_loadu_si512(add + j * Z_LANES)));
+}
+
+AVX512 static void avx512_pack_right(const uvcci_gemm_side *s, size_t at, size_t depth,
+                                     uint64_t *out) {
+    pack_rows(Z_REGS, s, at, depth, out);
+}
+
 const uvcci_gemm_micro uvcci_gemm_micro_avx512 = {.run = avx512_run,
                                                   .mr = Z_MR,
                                                   .nr = Z_NR,
+                                                  .pack_right = avx512_pack_right,
                                                   .rows = avx512_rows,
                                                   .dots = avx512_dots,
                                                   .direct = avx512_direct};
@@ -189,7 +213,7 @@ IFMA static void ifma_run(size_t depth, const uint64_t *a, const uint64_t *b, ui
             __builtin_prefetch(c + (size_t)i * ldc + j * Z_LANES, 1);
         }
     }
-    do { /* at least once, as in avx512_run */
+    for (size_t p = 0; p < depth; p++) {
         const __m512i ends = _mm512_loadu_si512(b_ends);
         __m512i y[F_REGS];
         UNROLL for (int j = 0; j < F_REGS; j++) y[j] = _mm512_loadu_si512(b + j * Z_LANES);
@@ -200,12 +224,16 @@ IFMA static void ifma_run(size_t depth, const uint64_t *a, const uint64_t *b, ui
                 high[i][j] = _mm512_madd52hi_epu64(high[i][j], x, y[j]);
             }
             cross[i] = _mm512_dpwssd_epi32(cross[i], _mm512_set1_epi32((int)a_ends[i]), ends);
+            /* The sums stay where they are: gcc 12 would move them, a quarter more instructions. */
+            __asm__ volatile(""
+                             : "+v"(low[i][0]), "+v"(low[i][1]), "+v"(high[i][0]), "+v"(high[i][1]),
+                               "+v"(cross[i]));
         }
         a += F_MR;
         a_ends += F_MR;
         b += F_NR;
         b_ends += F_NR;
-    } while (--depth != 0);
+    }
     UNROLL for (int i = 0; i < F_MR; i++) {
         const __m512i both[F_REGS] = {
             _mm512_cvtepu32_epi64(_mm512_castsi512_si256(cross[i])),
@@ -221,9 +249,15 @@ IFMA static void ifma_run(size_t depth, const uint64_t *a, const uint64_t *b, ui
     }
 }
 
+AVX512 static void ifma_pack_right(const uvcci_gemm_side *s, size_t at, size_t depth,
+                                   uint64_t *out) {
+    pack_rows(F_REGS, s, at, depth, out);
+}
+
 const uvcci_gemm_micro uvcci_gemm_micro_ifma = {.run = ifma_run,
                                                 .mr = F_MR,
                                                 .nr = F_NR,
+                                                .pack_right = ifma_pack_right,
                                                 .ends = ifma_ends,
                                                 .rows = avx512_rows,
                                                 .dots = avx512_dots,
