@@ -187,17 +187,13 @@ enum { F_MR = 4, F_REGS = 2, F_NR = F_REGS * Z_LANES };
 /* 16 bits from below and the 12 from above, of which a product by vpdpwssd takes each with the
  * other side's other: so they change places on the right. */
 IFMA static void ifma_ends(size_t words, bool right, const uint64_t *panel, uint32_t *out) {
-    size_t i = 0;
-    for (; i + Z_LANES <= words; i += Z_LANES) {
-        const __m512i w = _mm512_loadu_si512(panel + i), high = _mm512_srli_epi64(w, 52);
+    for (size_t i = 0; i < words; i += Z_LANES) {
+        const __mmask8 k = words - i < Z_LANES ? (__mmask8)((1u << (words - i)) - 1) : 0xff;
+        const __m512i w = _mm512_maskz_loadu_epi64(k, panel + i), high = _mm512_srli_epi64(w, 52);
         const __m512i pair =
             right ? _mm512_or_si512(_mm512_slli_epi64(w, 16), high)
                   : _mm512_mask_blend_epi16(0x11111111, _mm512_slli_epi64(high, 16), w);
-        _mm256_storeu_si256((__m256i *)(void *)(out + i), _mm512_cvtepi64_epi32(pair));
-    }
-    for (; i < words; i++) {
-        const uint32_t high = (uint32_t)(panel[i] >> 52), low = (uint32_t)panel[i] & 0xffff;
-        out[i] = right ? high | low << 16 : low | high << 16;
+        _mm512_mask_cvtepi64_storeu_epi32(out + i, k, pair);
     }
 }
 
