@@ -197,6 +197,9 @@ IFMA static void ifma_ends(size_t words, bool right, const uint64_t *panel, uint
     }
 }
 
+/* A tile of four rows by 16 columns: three sums of each word, two of 64 bits and one of 32, live in
+ * 20 registers over the whole depth and meet at its end. What is there of c comes to the cache
+ * meanwhile. */
 IFMA static void ifma_run(size_t depth, const uint64_t *a, const uint64_t *b, uint64_t *c,
                           size_t ldc, bool accumulate) {
     const uint32_t *a_ends = (const uint32_t *)(a + depth * F_MR);
