@@ -113,9 +113,11 @@ static uint64_t extreme(uint64_t *rng) {
                                      (uint64_t)1 << 32,
                                      (uint64_t)UINT32_MAX << 32,
                                      (uint64_t)1 << 62,
-                                     0x8080808080808080,  /* as digits: */
-                                     0x7f7f7f7f7f7f7f7f,  /* all 127 */
-                                     0x7f7f7f7f7f7f7f80}; /* all -128 */
+                                     0x8080808080808080,      /* as digits: */
+                                     0x7f7f7f7f7f7f7f7f,      /* all 127 */
+                                     0x7f7f7f7f7f7f7f80,      /* all -128 */
+                                     ((uint64_t)1 << 52) - 1, /* as halves of 52 and 12 bits */
+                                     (uint64_t)1 << 52};
     const uint64_t r = test_rand(rng);
     return r % 3 == 0 ? words[r / 3 % (sizeof words / sizeof *words)] : test_rand(rng);
 }
@@ -182,6 +184,38 @@ static void check_tiled(const uvcci_gemm_tile_ops *o, const product *q) {
     assert_false(configured);
     free(scratch);
 }
+
+#if UVCCI_GEMM_X86
+/* Which of the two AVX512 takes depends on who made the CPU, so each is asked for here. */
+static void check_micro(const uvcci_gemm_micro *u, const product *q) {
+    const uint32_t m = q->xl.rows, n = q->yl.cols, k = q->xl.cols;
+    const size_t bytes = (size_t)m * n * 8;
+    uint64_t *scratch = new_scratch(m, n, k);
+    const uvcci_gemm_side y = side_of(&q->yl, NULL, false);
+    const uvcci_gemm_term terms[] = {{side_of(&q->xl, NULL, true), side_of(&q->yl, q->yh.w, false)},
+                                     {side_of(&q->xh, NULL, true), y}};
+
+    memcpy(q->z, q->start, bytes);
+    uvcci_gemm_packed(u, m, n, k, &(uvcci_gemm_term){terms[0].x, y}, 1, q->z, n, false, scratch);
+    assert_memory_equal(q->z, q->plain, bytes);
+    memcpy(q->z, q->start, bytes);
+    uvcci_gemm_packed(u, m, n, k, terms, 2, q->z, n, true, scratch);
+    for (size_t e = 0; e < (size_t)m * n; e++)
+        assert_true(q->z[e] == q->start[e] + q->rss[e]);
+    free(scratch);
+}
+
+static void check_micros(const product *q) {
+    if (uvcci_gemm_best() >= UVCCI_GEMM_AVX512)
+        check_micro(&uvcci_gemm_micro_avx512, q);
+    if (uvcci_gemm_ifma_ready())
+        check_micro(&uvcci_gemm_micro_ifma, q);
+}
+#else
+static void check_micros(const product *q) {
+    (void)q;
+}
+#endif
 
 /* A copy with rows `gap` words longer, which hold other words. */
 static uint64_t *with_gaps(const uint64_t *src, size_t rows, size_t cols, size_t gap) {
@@ -267,6 +301,7 @@ static void check_shape(uint32_t m, uint32_t n, uint32_t k, bool tx, bool ty, bo
             check_gaps(backend, p, rss, scratch);
     }
     const product q = {xl, xh, yl, yh, plain, rss, start, z};
+    check_micros(&q);
     for (unsigned t = 0; t < tile_set_count; t++)
         if (emulate || tile_sets[t].multiply != emulated_multiply)
             check_tiled(&tile_sets[t], &q);
@@ -320,7 +355,8 @@ static void constant_operands(void **state) {
                                      INT64_MAX,
                                      0x8080808080808080,
                                      0x7f7f7f7f7f7f7f7f,
-                                     0x7f7f7f7f7f7f7f80};
+                                     0x7f7f7f7f7f7f7f80,
+                                     ((uint64_t)1 << 52) - 1};
     enum { N = sizeof words / sizeof *words, M = 3, K = 1100 };
     uint64_t x[M * K], y[K * M], z[M * M], right[M * M];
     product q = {{x, false, M, K},
@@ -346,6 +382,7 @@ static void constant_operands(void **state) {
         q.rss = rss;
         for (unsigned t = 0; t < tile_set_count; t++)
             check_tiled(&tile_sets[t], &q);
+        check_micros(&q);
     }
 }
 
@@ -417,6 +454,9 @@ static void print_backends(void) {
     printf("tested:");
     for (int b = UVCCI_GEMM_PORTABLE; b <= (int)best; b++)
         printf(" %s", names[b]);
+#if UVCCI_GEMM_X86
+    printf(uvcci_gemm_ifma_ready() ? " avx512ifma" : "");
+#endif
     printf(tile_set_count > 1 ? " emulated-tiles emulated-tiles+vbmi" : " emulated-tiles");
     printf("; skipped:");
     for (int b = (int)best + 1; b <= UVCCI_GEMM_AMX; b++)

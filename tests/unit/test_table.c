@@ -5,7 +5,7 @@
 
 #include "exec/compute/table.h"
 
-enum { WORD = 64, ELEMS = 11, WORDS_MAX = 70 }; /* more words than two tiles have */
+enum { WORD = 64, ELEMS = 67, WORDS_MAX = 140 }; /* more words than two tiles have */
 
 static const uvcci_gemm_backend backends[] = {UVCCI_GEMM_PORTABLE, UVCCI_GEMM_AVX2,
                                               UVCCI_GEMM_AVX512};
@@ -45,7 +45,7 @@ static void check(const operands *o, uint32_t words, uint32_t c, bool scaled) {
 
 static void test_any_bits(void **state) {
     (void)state;
-    static const uint32_t sizes[] = {1, 2, 3, 31, 32, 33, 64, 65, WORDS_MAX};
+    static const uint32_t sizes[] = {1, 2, 3, 63, 64, 65, 128, 129, WORDS_MAX};
     static operands o;
     uint64_t rnd = 7;
     for (size_t i = 0; i < WORDS_MAX * WORD; i++) /* the first ones use all 64 bits */
@@ -55,9 +55,26 @@ static void test_any_bits(void **state) {
     for (size_t e = 0; e < ELEMS; e++)
         o.scale[e] = (int64_t)test_rand(&rnd) >> 20;
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-        for (uint32_t c = 1; c <= ELEMS; c++) {
+        for (uint32_t c = 1; c <= ELEMS; c += c < 11 ? 1 : 7) {
             check(&o, sizes[s], c, false);
             check(&o, sizes[s], c, true);
+        }
+}
+
+/* Entries at the ends of what so many bits hold, with all bits and with some: as many digits as
+ * they need are taken, and their sums grow as far as they can. */
+static void test_widths(void **state) {
+    (void)state;
+    static operands o;
+    uint64_t rnd = 17;
+    for (unsigned bits = 1; bits <= 40; bits++)
+        for (unsigned what = 0; what < 3; what++) {
+            const int64_t low = -(1ll << bits), high = (1ll << bits) - 1;
+            for (size_t i = 0; i < WORDS_MAX * WORD; i++)
+                o.table[i] = what == 2 ? (test_rand(&rnd) & 1 ? low : high) : what ? low : high;
+            for (size_t i = 0; i < ELEMS * WORDS_MAX; i++)
+                o.bits[i] = what == 2 ? test_rand(&rnd) : UINT64_MAX;
+            check(&o, 65, ELEMS, false);
         }
 }
 
@@ -101,6 +118,7 @@ static void test_scales(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_bits),
+        cmocka_unit_test(test_widths),
         cmocka_unit_test(test_single_bits),
         cmocka_unit_test(test_scales),
     };

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gemm.c - matrix products mod 2^64: blocking, packing, and the portable micro-kernel.
  *
- * The usual scheme: a KC x NC part of op(y) is packed into panels of nr columns, an MC x KC part of
- * op(x) into panels of mr rows, and a micro-kernel makes one mr x nr tile of z in registers. Panels
- * are padded with zeros, so that only the store of an edge tile is special. A panel of each side
- * fits the first-level cache, the part of op(x) the second. Products with a vector have no use for
- * packing, nor have small replicated ones, which are made in one pass over matrices as they lie;
- * products by AMX are made in gemm_tiled.c.
+ * An MC x KC part of op(x) is packed into panels of mr rows, which fit the second-level cache, then
+ * one KC deep panel of nr columns of op(y) after the other into one place, which stays in the
+ * first, and a micro-kernel makes one mr x nr tile of z in registers: activations are few rows and
+ * weights many words, so what is packed of weights never leaves the cache. Panels are padded with
+ * zeros, so that only the store of an edge tile is special. Both terms of a replicated product are
+ * one product of twice the depth. Products with a vector have no use for packing, nor have small
+ * replicated ones, which are made in one pass over matrices as they lie; products by AMX are made
+ * in gemm_tiled.c.
  *
  * State: none. Words wrap, so no order of summation changes a result. */
 #include "exec/compute/gemm.h"
@@ -17,8 +19,8 @@
 #include "exec/compute/gemm_micro.h"
 #include "exec/compute/gemm_tiled.h"
 
-/* Every mr divides MAX_MR, which divides MC; every nr divides MAX_NR, which divides NC. */
-enum { MC = 192, NC = 768, KC = 256, MAX_MR = 8, MAX_NR = 24 };
+/* Every mr divides MAX_MR, which divides MC; no nr is above MAX_NR. */
+enum { MC = 192, KC = 128, MAX_MR = 8, MAX_NR = 24, MAX_TERMS = 2 };
 
 /* Products up to this size are made directly: operands stay in the first-level cache. */
 enum { DIRECT_MACS = 1 << 16, DIRECT_WORDS = 1 << 12 };
@@ -71,8 +73,12 @@ static void portable_direct(const uvcci_gemm_direct *d) {
     }
 }
 
-static const uvcci_gemm_micro portable = {portable_run,  PORTABLE_MR,   PORTABLE_NR,
-                                          portable_rows, portable_dots, portable_direct};
+static const uvcci_gemm_micro portable = {.run = portable_run,
+                                          .mr = PORTABLE_MR,
+                                          .nr = PORTABLE_NR,
+                                          .rows = portable_rows,
+                                          .dots = portable_dots,
+                                          .direct = portable_direct};
 
 static uvcci_gemm_backend best_vectors(void) {
 #if UVCCI_GEMM_X86
@@ -110,7 +116,7 @@ static const uvcci_gemm_micro *micro_of(uvcci_gemm_backend b) {
         b = best;
 #if UVCCI_GEMM_X86
     if (b == UVCCI_GEMM_AVX512)
-        return &uvcci_gemm_micro_avx512;
+        return uvcci_gemm_ifma_pays() ? &uvcci_gemm_micro_ifma : &uvcci_gemm_micro_avx512;
     if (b == UVCCI_GEMM_AVX2)
         return &uvcci_gemm_micro_avx2;
 #endif
@@ -124,7 +130,7 @@ static uvcci_gemm_side side_of(const uint64_t *src, const uint64_t *add, bool la
     return (uvcci_gemm_side){src, add, lanes_are_rows ? cols : 1, lanes_are_rows ? 1 : cols};
 }
 
-static inline void pack_panel(uvcci_gemm_side s, size_t at, size_t lanes, size_t depth,
+static inline void pack_words(uvcci_gemm_side s, size_t at, size_t lanes, size_t depth,
                               size_t width, uint64_t *out, bool add) {
     if (lanes < width)
         memset(out, 0, depth * width * sizeof *out);
@@ -144,16 +150,38 @@ static inline void pack_panel(uvcci_gemm_side s, size_t at, size_t lanes, size_t
         }
 }
 
-/* Lanes [l0, l0 + lanes), depths [p0, p0 + depth), in panels of `width` lanes. */
-static void pack(uvcci_gemm_side s, size_t l0, size_t lanes, size_t p0, size_t depth, size_t width,
+/* Lanes [lane, lane + lanes), depths [p, p + depth), as one panel of `width` lanes. */
+static void pack(uvcci_gemm_side s, size_t lane, size_t lanes, size_t p, size_t depth, size_t width,
                  uint64_t *out) {
-    for (size_t l = 0; l < lanes; l += width, out += depth * width) {
-        const size_t at = (l0 + l) * s.lane + p0 * s.step, n = uvcci_gemm_min(width, lanes - l);
-        if (s.add != NULL)
-            pack_panel(s, at, n, depth, width, out, true);
+    const size_t at = lane * s.lane + p * s.step;
+    if (s.add != NULL)
+        pack_words(s, at, lanes, depth, width, out, true);
+    else
+        pack_words(s, at, lanes, depth, width, out, false);
+}
+
+/* Words of a panel of `width` lanes, with what the micro-kernel needs beside them: a multiple of 8.
+ */
+static size_t panel_words(const uvcci_gemm_micro *u, size_t width, size_t depth) {
+    const size_t words = width * depth;
+    return uvcci_gemm_round_up(words + (u->ends != NULL ? (words + 1) / 2 : 0), 8);
+}
+
+/* One panel of `lanes` lanes from `lane` on, padded to mr or nr: depths [p, p + depth) of each
+ * term, one behind the other. */
+static void pack_terms(const uvcci_gemm_micro *u, const uvcci_gemm_term *terms, size_t count,
+                       bool right, size_t lane, size_t lanes, size_t p, size_t depth,
+                       uint64_t *out) {
+    const size_t width = right ? u->nr : u->mr, words = width * depth;
+    for (size_t t = 0; t < count; t++) {
+        const uvcci_gemm_side *s = right ? &terms[t].y : &terms[t].x;
+        if (right && u->pack_right != NULL && s->lane == 1 && lanes == width)
+            u->pack_right(s, lane + p * s->step, depth, out + t * words);
         else
-            pack_panel(s, at, n, depth, width, out, false);
+            pack(*s, lane, lanes, p, depth, width, out + t * words);
     }
+    if (u->ends != NULL)
+        u->ends(count * words, right, out, (uint32_t *)(out + count * words));
 }
 
 /* --- Products --------------------------------------------------------------------------------- */
@@ -164,9 +192,9 @@ static bool is_small(size_t m, size_t n, size_t k) {
 }
 
 size_t uvcci_gemm_scratch_words(uvcci_gemm_backend b, uint32_t m, uint32_t n, uint32_t k) {
-    const size_t depth = uvcci_gemm_min(k, KC);
-    size_t words = depth * (uvcci_gemm_round_up(uvcci_gemm_min(m, MC), MAX_MR) +
-                            uvcci_gemm_round_up(uvcci_gemm_min(n, NC), MAX_NR));
+    const size_t depth = uvcci_gemm_min((size_t)k * MAX_TERMS, KC);
+    const size_t lanes = uvcci_gemm_round_up(uvcci_gemm_min(m, MC), MAX_MR) + MAX_NR;
+    size_t words = depth * lanes * 3 / 2 + 8 * (lanes + 1); /* each panel rounded up */
     const size_t transposed = 2 * uvcci_gemm_min((size_t)n * k, DIRECT_WORDS);
     words = transposed > words ? transposed : words;
     if (b != UVCCI_GEMM_AUTO && b != UVCCI_GEMM_AMX)
@@ -175,38 +203,43 @@ size_t uvcci_gemm_scratch_words(uvcci_gemm_backend b, uint32_t m, uint32_t n, ui
     return tiled > words ? tiled : words;
 }
 
+/* A column of tiles: all rows that are packed by one panel of nr columns, of which `cols` count. */
 static void tiles(const uvcci_gemm_micro *u, size_t rows, size_t cols, size_t depth,
                   const uint64_t *a, const uint64_t *b, uint64_t *z, size_t ldz, bool accumulate) {
+    const size_t panel = panel_words(u, u->mr, depth);
     uint64_t edge[MAX_MR * MAX_NR];
-    for (size_t j = 0; j < cols; j += u->nr)
-        for (size_t i = 0; i < rows; i += u->mr) {
-            const uint64_t *pa = a + i * depth, *pb = b + j * depth;
-            uint64_t *to = z + i * ldz + j;
-            const size_t h = uvcci_gemm_min(u->mr, rows - i), w = uvcci_gemm_min(u->nr, cols - j);
-            if (h == u->mr && w == u->nr) {
-                u->run(depth, pa, pb, to, ldz, accumulate);
-                continue;
-            }
-            u->run(depth, pa, pb, edge, u->nr, false);
-            for (size_t r = 0; r < h; r++)
-                for (size_t c = 0; c < w; c++)
-                    to[r * ldz + c] = edge[r * u->nr + c] + (accumulate ? to[r * ldz + c] : 0);
+    for (size_t i = 0; i < rows; i += u->mr, a += panel, z += u->mr * ldz) {
+        const size_t h = uvcci_gemm_min(u->mr, rows - i);
+        if (h == u->mr && cols == u->nr) {
+            u->run(depth, a, b, z, ldz, accumulate);
+            continue;
         }
+        u->run(depth, a, b, edge, u->nr, false);
+        for (size_t r = 0; r < h; r++)
+            for (size_t c = 0; c < cols; c++)
+                z[r * ldz + c] = edge[r * u->nr + c] + (accumulate ? z[r * ldz + c] : 0);
+    }
 }
 
-static void packed(const uvcci_gemm_micro *u, size_t m, size_t n, size_t k, uvcci_gemm_side x,
-                   uvcci_gemm_side y, uint64_t *z, size_t ldz, bool accumulate, uint64_t *scratch) {
-    uint64_t *a = scratch;
-    assert(MC % u->mr == 0 && NC % u->nr == 0 && u->mr <= MAX_MR && u->nr <= MAX_NR);
-    uint64_t *b = a + uvcci_gemm_round_up(uvcci_gemm_min(m, MC), MAX_MR) * uvcci_gemm_min(k, KC);
-    for (size_t j = 0; j < n; j += NC)
-        for (size_t p = 0; p < k; p += KC) {
-            const size_t cols = uvcci_gemm_min(NC, n - j), depth = uvcci_gemm_min(KC, k - p);
-            pack(y, j, cols, p, depth, u->nr, b);
-            for (size_t i = 0; i < m; i += MC) {
-                const size_t rows = uvcci_gemm_min(MC, m - i);
-                pack(x, i, rows, p, depth, u->mr, a);
-                tiles(u, rows, cols, depth, a, b, z + i * ldz + j, ldz, accumulate || p != 0);
+void uvcci_gemm_packed(const uvcci_gemm_micro *u, size_t m, size_t n, size_t k,
+                       const uvcci_gemm_term *terms, size_t count, uint64_t *z, size_t ldz,
+                       bool accumulate, uint64_t *scratch) {
+    const size_t step = KC / count;
+    assert(MC % u->mr == 0 && u->mr <= MAX_MR && u->nr <= MAX_NR);
+    assert(k != 0 && count != 0 && count <= MAX_TERMS && (uintptr_t)scratch % 64 == 0);
+    for (size_t i = 0; i < m; i += MC)
+        for (size_t p = 0; p < k; p += step) {
+            const size_t rows = uvcci_gemm_min(MC, m - i), depth = uvcci_gemm_min(step, k - p);
+            const size_t panel = panel_words(u, u->mr, count * depth);
+            uint64_t *b = scratch;
+            for (size_t r = 0; r < rows; r += u->mr, b += panel)
+                pack_terms(u, terms, count, false, i + r, uvcci_gemm_min(u->mr, rows - r), p, depth,
+                           b);
+            for (size_t j = 0; j < n; j += u->nr) {
+                const size_t cols = uvcci_gemm_min(u->nr, n - j);
+                pack_terms(u, terms, count, true, j, cols, p, depth, b);
+                tiles(u, rows, cols, count * depth, scratch, b, z + i * ldz + j, ldz,
+                      accumulate || p != 0);
             }
         }
 }
@@ -252,18 +285,22 @@ static void vector_product(const uvcci_gemm_micro *u, size_t m, size_t n, size_t
     }
 }
 
-static void product(uvcci_gemm_backend b, size_t m, size_t n, size_t k, uvcci_gemm_side x,
-                    uvcci_gemm_side y, uint64_t *z, size_t ldz, bool accumulate,
-                    uint64_t *scratch) {
+static void product(uvcci_gemm_backend b, size_t m, size_t n, size_t k,
+                    const uvcci_gemm_term *terms, size_t count, uint64_t *z, size_t ldz,
+                    bool accumulate, uint64_t *scratch) {
     for (size_t i = 0; i < m && k == 0 && !accumulate; i++)
         memset(z + i * ldz, 0, n * sizeof *z);
+    if (k == 0)
+        return;
 #if UVCCI_GEMM_HAS_AMX
-    if (b == UVCCI_GEMM_AMX && k != 0) {
-        uvcci_gemm_tiled(&uvcci_gemm_tile_amx, m, n, k, x, y, z, ldz, accumulate, scratch);
+    if (b == UVCCI_GEMM_AMX) {
+        for (size_t t = 0; t < count; t++)
+            uvcci_gemm_tiled(&uvcci_gemm_tile_amx, m, n, k, terms[t].x, terms[t].y, z, ldz,
+                             accumulate || t != 0, scratch);
         return;
     }
 #endif
-    packed(micro_of(b), m, n, k, x, y, z, ldz, accumulate, scratch);
+    uvcci_gemm_packed(micro_of(b), m, n, k, terms, count, z, ldz, accumulate, scratch);
 }
 
 /* AMX only where there is AMX. */
@@ -281,7 +318,8 @@ void uvcci_gemm(uvcci_gemm_backend b, uint32_t m, uint32_t n, uint32_t k, const 
     if (is_vector(m, n, sx, sy, n))
         vector_product(micro_of(b), m, n, k, sx, sy, z, accumulate, scratch);
     else
-        product(resolve(b, m, n, k), m, n, k, sx, sy, z, n, accumulate, scratch);
+        product(resolve(b, m, n, k), m, n, k, &(uvcci_gemm_term){sx, sy}, 1, z, n, accumulate,
+                scratch);
 }
 
 /* y lies as it is wanted, or its transpose is made in scratch. */
@@ -319,8 +357,8 @@ void uvcci_gemm_single(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uin
     if (is_vector(p->m, p->n, x, y, p->ldz))
         vector_product(micro_of(b), p->m, p->n, p->k, x, y, p->z, p->accumulate, scratch);
     else
-        product(resolve(b, p->m, p->n, p->k), p->m, p->n, p->k, x, y, p->z, p->ldz, p->accumulate,
-                scratch);
+        product(resolve(b, p->m, p->n, p->k), p->m, p->n, p->k, &(uvcci_gemm_term){x, y}, 1, p->z,
+                p->ldz, p->accumulate, scratch);
 }
 
 void uvcci_gemm_rss(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch) {
@@ -340,7 +378,6 @@ void uvcci_gemm_rss(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64
         return;
     }
     const uvcci_gemm_side x_hi = side_of(p->x_hi, NULL, !p->trans_x, p->ldx);
-    const uvcci_gemm_backend r = resolve(b, p->m, p->n, p->k);
-    product(r, m, n, k, x_lo, y_sum, p->z, p->ldz, p->accumulate, scratch);
-    product(r, m, n, k, x_hi, y_lo, p->z, p->ldz, true, scratch);
+    const uvcci_gemm_term terms[] = {{x_lo, y_sum}, {x_hi, y_lo}};
+    product(resolve(b, p->m, p->n, p->k), m, n, k, terms, 2, p->z, p->ldz, p->accumulate, scratch);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm.h - matrix products mod 2^64: blocked and packed, AMX-INT8 (digits), AVX-512DQ (vpmullq),
- * AVX2 and portable kernels chosen at run time; all give the same words. Products with a vector (m
- * or n is 1) read the matrix as it lies, on every backend; AMX has no kernel of its own for them.
- */
+/* gemm.h - matrix products mod 2^64: blocked and packed, AMX-INT8 (digits), AVX512-IFMA (52 bits
+ * and 12), AVX-512DQ (vpmullq), AVX2 and portable kernels chosen at run time; all give the same
+ * words. Products with a vector (m or n is 1) read the matrix as it lies, on every backend; AMX and
+ * IFMA have no kernels of their own for them. */
 #ifndef UVCCI_GEMM_H
 #define UVCCI_GEMM_H
 

@@ -17,12 +17,26 @@ typedef struct uvcci_gemm_direct {
     bool accumulate;
 } uvcci_gemm_direct;
 
+/* One side of a product: the element of lane l (a row of op(x), a column of op(y)) at depth p is
+ * src[l * lane + p * step], plus that of `add` where it is given. One of lane and step is 1. */
+typedef struct uvcci_gemm_side {
+    const uint64_t *src, *add;
+    size_t lane, step;
+} uvcci_gemm_side;
+
 typedef struct uvcci_gemm_micro {
     /* c (mr x nr, rows ldc words apart) = or += A B over `depth`, at least 1: a holds depth columns
-     * of mr words, b depth rows of nr words. */
+     * of mr words, b depth rows of nr words; with `ends`, those of these words stand behind them.
+     */
     void (*run)(size_t depth, const uint64_t *a, const uint64_t *b, uint64_t *c, size_t ldc,
                 bool accumulate);
     uint32_t mr, nr;
+    /* `depth` rows of nr words of s, from word `at` on, where lanes lie side by side (s.lane is 1);
+     * NULL: as any other side. */
+    void (*pack_right)(const uvcci_gemm_side *s, size_t at, size_t depth, uint64_t *out);
+    /* A part of each word of a panel of a (b if `right`), made once while packing; NULL: `run`
+     * needs none. */
+    void (*ends)(size_t words, bool right, const uint64_t *panel, uint32_t *out);
     /* z (n words) += v (depth words) times y as it lies: depth rows of n words, ldy words apart ...
      */
     void (*rows)(size_t depth, size_t n, const uint64_t *v, const uint64_t *y, size_t ldy,
@@ -34,12 +48,14 @@ typedef struct uvcci_gemm_micro {
     void (*direct)(const uvcci_gemm_direct *d);
 } uvcci_gemm_micro;
 
-/* One side of a product: the element of lane l (a row of op(x), a column of op(y)) at depth p is
- * src[l * lane + p * step], plus that of `add` where it is given. One of lane and step is 1. */
-typedef struct uvcci_gemm_side {
-    const uint64_t *src, *add;
-    size_t lane, step;
-} uvcci_gemm_side;
+/* z (m x n, rows ldz words apart) = or += the sum of the terms' x y; k and the number of terms (1
+ * or 2) > 0. scratch: uvcci_gemm_scratch_words() words, 64-byte aligned. */
+typedef struct uvcci_gemm_term {
+    uvcci_gemm_side x, y;
+} uvcci_gemm_term;
+void uvcci_gemm_packed(const uvcci_gemm_micro *u, size_t m, size_t n, size_t k,
+                       const uvcci_gemm_term *terms, size_t count, uint64_t *z, size_t ldz,
+                       bool accumulate, uint64_t *scratch);
 
 static inline size_t uvcci_gemm_min(size_t a, size_t b) {
     return a < b ? a : b;
@@ -52,6 +68,10 @@ static inline size_t uvcci_gemm_round_up(size_t x, size_t to) {
 #if defined(__x86_64__) && defined(__GNUC__)
 #define UVCCI_GEMM_X86 1
 extern const uvcci_gemm_micro uvcci_gemm_micro_avx2, uvcci_gemm_micro_avx512;
+/* Products by AVX512-IFMA, vectors and small ones as uvcci_gemm_micro_avx512. */
+extern const uvcci_gemm_micro uvcci_gemm_micro_ifma;
+bool uvcci_gemm_ifma_ready(void); /* whether this CPU has its instructions */
+bool uvcci_gemm_ifma_pays(void);  /* and takes less time by them than by vpmullq */
 #else
 #define UVCCI_GEMM_X86 0
 #endif

@@ -13,8 +13,8 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* Entries of a tile stay in the first-level cache. */
-enum { SCALE_BITS = 30, WORD = 64, TILE_WORDS = 32 };
+/* Entries of a tile stay in the first-level cache as digits, in the second as words. */
+enum { SCALE_BITS = 30, WORD = 64, TILE_WORDS = 64 };
 
 /* Words of bits of some elements, `stride` apart; one tile of them is worked on. */
 typedef struct selection {
@@ -101,6 +101,122 @@ AVX512 static void avx512_sum(const int64_t *table, const int64_t *scale, const 
         avx512_group(table, scale, s, e, 1, out);
 }
 
+/* --- AVX512-VNNI: entries as a few signed bytes -------------------------------------------------
+ *
+ * An entry is the sum of d_i 2^(8i) with signed bytes d_i, its digits (gemm_tiled.h), of which the
+ * entries of a function at a fixed point have two or three. The bits become bytes, and one
+ * vpdpbusd adds up a digit of 64 entries. A sum of digits over a tile is below 2^15. */
+
+#define VNNI __attribute__((target("avx512f,avx512dq,avx512bw,avx512vnni")))
+enum { DIGITS = 4, LEAST_ELEMS = 32 }; /* with fewer the digits of the table would cost more */
+
+typedef struct digits {
+    _Alignas(64) int8_t of[TILE_WORDS][DIGITS][WORD]; /* of a word the first `count` */
+    unsigned count;
+} digits;
+
+static bool have_vnni(void) {
+    return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vnni");
+}
+
+/* How many digits all entries have: a number in [-2^n, 2^n) has (n + 2) / 8 rounded up. */
+AVX512 static unsigned digits_needed(const int64_t *table, uint32_t words) {
+    __m512i any = _mm512_setzero_si512();
+    for (uint32_t i = 0; i < words * WORD; i += Z_LANES) {
+        const __m512i x = _mm512_loadu_si512(table + i);
+        any = _mm512_or_si512(any, _mm512_xor_si512(x, _mm512_srai_epi64(x, 63)));
+    }
+    unsigned count = 1;
+    while (count <= DIGITS &&
+           _mm512_test_epi64_mask(any, _mm512_set1_epi64((long long)(~0ull << (8 * count - 2)))) !=
+               0)
+        count++;
+    return count;
+}
+
+AVX512 static void split_digits(const int64_t *table, uint32_t words, digits *d) {
+    const __m512i middle = _mm512_set1_epi8((char)0x80);
+    for (uint32_t w = 0; w < words; w++)
+        for (unsigned v = 0; v < WORD; v += Z_LANES) {
+            __m512i x = _mm512_loadu_si512(table + w * WORD + v);
+            x = _mm512_xor_si512(_mm512_add_epi64(x, middle), middle);
+            for (unsigned i = 0; i < d->count; i++, x = _mm512_srli_epi64(x, 8))
+                _mm_storel_epi64((__m128i *)(void *)(d->of[w][i] + v), _mm512_cvtepi64_epi8(x));
+        }
+}
+
+VNNI INLINE __m512i both_halves(__m512i x) {
+    return _mm512_add_epi64(_mm512_cvtepi32_epi64(_mm512_castsi512_si256(x)),
+                            _mm512_cvtepi32_epi64(_mm512_extracti64x4_epi64(x, 1)));
+}
+
+/* count and elems are constants where this is inlined. */
+VNNI INLINE void vnni_group(const digits *d, unsigned count, const selection *s, uint32_t at,
+                            unsigned elems, uint64_t *out) {
+    const __m512i ones = _mm512_set1_epi8(1);
+    __m512i sum[Z_ELEMS][DIGITS];
+    UNROLL for (unsigned e = 0; e < elems; e++) {
+        UNROLL for (unsigned i = 0; i < count; i++) sum[e][i] = _mm512_setzero_si512();
+    }
+    for (uint32_t w = 0; w < s->words; w++) {
+        __m512i digit[DIGITS];
+        UNROLL for (unsigned i = 0; i < count; i++) digit[i] = _mm512_load_si512(d->of[w][i]);
+        UNROLL for (unsigned e = 0; e < elems; e++) {
+            const __m512i bit = _mm512_maskz_mov_epi8(bits_of(s, at + e)[w], ones);
+            UNROLL for (unsigned i = 0; i < count; i++) sum[e][i] =
+                _mm512_dpbusd_epi32(sum[e][i], bit, digit[i]);
+        }
+    }
+    UNROLL for (unsigned e = 0; e < elems; e++) {
+        __m512i all = _mm512_setzero_si512();
+        UNROLL for (unsigned i = 0; i < count; i += 2) {
+            const __m512i two =
+                i + 1 == count ? sum[e][i]
+                               : _mm512_add_epi32(sum[e][i], _mm512_slli_epi32(sum[e][i + 1], 8));
+            all = _mm512_add_epi64(all, _mm512_slli_epi64(both_halves(two), 8 * i));
+        }
+        out[at + e] += uvcci_sum512(all);
+    }
+}
+
+VNNI INLINE void vnni_all(const digits *d, unsigned count, const selection *s, uint32_t c,
+                          uint64_t *out) {
+    uint32_t e = 0;
+    for (; e + Z_ELEMS <= c; e += Z_ELEMS)
+        vnni_group(d, count, s, e, Z_ELEMS, out);
+    for (; e < c; e++)
+        vnni_group(d, count, s, e, 1, out);
+}
+
+VNNI static void vnni_sum(const digits *d, const selection *s, uint32_t c, uint64_t *out) {
+    switch (d->count) {
+    case 1:
+        vnni_all(d, 1, s, c, out);
+        break;
+    case 2:
+        vnni_all(d, 2, s, c, out);
+        break;
+    case 3:
+        vnni_all(d, 3, s, c, out);
+        break;
+    default:
+        vnni_all(d, DIGITS, s, c, out);
+    }
+}
+
+/* The table is public, so what its entries need may choose the way. */
+static void wide_sum(const int64_t *table, const int64_t *scale, const selection *s, uint32_t c,
+                     uint64_t *out) {
+    digits d;
+    if (scale == NULL && c >= LEAST_ELEMS && have_vnni() &&
+        (d.count = digits_needed(table, s->words)) <= DIGITS) {
+        split_digits(table, s->words, &d);
+        vnni_sum(&d, s, c, out);
+    } else {
+        avx512_sum(table, scale, s, c, out);
+    }
+}
+
 /* --- AVX2 ------------------------------------------------------------------------------------- */
 
 #define AVX2 __attribute__((target("avx2")))
@@ -148,7 +264,7 @@ static void sum_tile(uvcci_gemm_backend b, const int64_t *table, const int64_t *
                      const selection *s, uint32_t c, uint64_t *out) {
 #if UVCCI_GEMM_X86
     if (b >= UVCCI_GEMM_AVX512) {
-        avx512_sum(table, scale, s, c, out);
+        wide_sum(table, scale, s, c, out);
         return;
     }
     if (b == UVCCI_GEMM_AVX2) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.h - sums of the table entries that secret bits select: AVX-512DQ, AVX2 and portable, with
- * the same words from all. */
+/* table.h - sums of the table entries that secret bits select: AVX512-VNNI where entries are small,
+ * AVX-512DQ, AVX2 and portable, with the same words from all. */
 #ifndef UVCCI_TABLE_H
 #define UVCCI_TABLE_H
 

@@ -294,6 +294,45 @@ WIDE_INLINE unsigned window_nodes(unsigned n, unsigned l, uint32_t len) {
     return (below > 31 ? 0 : (len - 1) >> below) + 2;
 }
 
+/* Nodes of 32 keys at a level of their windows, and what takes them to the next. */
+typedef struct window_chunk {
+    uvcci_dpf_node *node;
+    const uvcci_dpf_node *path, *beside;
+    const uint8_t *right, *rights, *cw;
+    __m512i shift;
+} window_chunk;
+
+/* `nodes` of the next level for each of `count` keys: a constant where there are all 32, so that no
+ * mask is made for each register. From the last to the first: then nodes do not overwrite parents
+ * of others. */
+WIDE_INLINE void window_level(const __m512i left[ROUNDS + 1], const __m512i right[ROUNDS + 1],
+                              const uvcci_dpf_wide *w, const window_chunk *x, unsigned nodes,
+                              uint32_t count) {
+    chunk c = {.right = x->right,
+               .rights = x->rights,
+               .cw = x->cw,
+               .count = count,
+               .shift = x->shift,
+               .node_step = PER_REG};
+    for (unsigned j = nodes; j-- != 0;) {
+        c.to = x->node + j * CHUNK;
+        c.from = x->node + j / 2 * CHUNK;
+        if (j % 2 != 0) {
+            c.second = c.from + CHUNK;
+            c.turned = true;
+            c.path = x->beside;
+            c.path_step = PER_REG;
+            descend(left, right, w, &c);
+        } else {
+            c.second = NULL;
+            c.turned = false;
+            c.path = x->path;
+            c.path_step = STEP;
+            descend(left, right, w, &c);
+        }
+    }
+}
+
 /* Each key's nodes above its window, from left to right: node j of a level of 32 keys lies beside
  * node j of the others, so a register has four keys and no lane waits. All keys have as many nodes
  * as the widest window can have; the last may lie behind the window, and its bits are not taken. */
@@ -320,32 +359,18 @@ WIDE void uvcci_dpf_wide_window(const uvcci_aes dpf[2], uvcci_dpf_wide_windows *
             eval_path(w, m, k->n, l / CONTROL_LEVELS, g->beside);
         const unsigned nodes = window_nodes(k->n, l + 1, len);
         for (uint32_t i = 0; i < m; i += CHUNK) {
-            uvcci_dpf_node *node = g->node + (size_t)i * blocks;
-            uvcci_dpf_four *four = w->four + i / PER_REG;
-            chunk c = {.right = (const uint8_t *)w->right[k->n - 1 - l] + i / 8,
-                       .rights = (const uint8_t *)w->rights[k->n - 1 - l] + i / PER_REG,
-                       .cw = k->levels + ((size_t)l * k->c + at + i) * BLOCK,
-                       .count = m - i,
-                       .shift = _mm512_set1_epi64(2 * (l % CONTROL_LEVELS)),
-                       .node_step = PER_REG};
-            /* From the last to the first: then nodes do not overwrite parents of others. */
-            for (unsigned j = nodes; j-- != 0;) {
-                c.to = node + j * CHUNK;
-                c.from = node + j / 2 * CHUNK;
-                if (j % 2 != 0) {
-                    c.second = c.from + CHUNK;
-                    c.turned = true;
-                    c.path = g->beside + i;
-                    c.path_step = PER_REG;
-                    descend(left, right, w, &c);
-                } else {
-                    c.second = NULL;
-                    c.turned = false;
-                    c.path = four->path;
-                    c.path_step = STEP;
-                    descend(left, right, w, &c);
-                }
-            }
+            const window_chunk c = {.node = g->node + (size_t)i * blocks,
+                                    .path = w->four[i / PER_REG].path,
+                                    .beside = g->beside + i,
+                                    .right = (const uint8_t *)w->right[k->n - 1 - l] + i / 8,
+                                    .rights =
+                                        (const uint8_t *)w->rights[k->n - 1 - l] + i / PER_REG,
+                                    .cw = k->levels + ((size_t)l * k->c + at + i) * BLOCK,
+                                    .shift = _mm512_set1_epi64(2 * (l % CONTROL_LEVELS))};
+            if (m - i >= CHUNK)
+                window_level(left, right, w, &c, nodes, CHUNK);
+            else
+                window_level(left, right, w, &c, nodes, m - i);
         }
     }
     for (uint32_t i = 0; i < m; i += CHUNK) {
