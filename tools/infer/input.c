@@ -169,6 +169,12 @@ static int read_as(infer *f, uint32_t tokens, const flag_message *m) {
     const infer_options *o = f->o;
     token_lists t = {0};
     int rc;
+    if (o->input != NULL && ends_in(o->input, ".safetensors") && !plain_takes_tokens(&f->p) &&
+        f->l.w.from == NULL) /* nobody embeds here */
+        return input_read_rows(&f->p.in, o->input, &f->l.w, m);
+    if (!plain_takes_tokens(&f->p) && f->l.w.from == NULL)
+        return flag_fail(m, "there are no embeddings here: give a file that ends in .safetensors, "
+                            "with inputs_embeds");
     if (o->input != NULL && ends_in(o->input, ".safetensors"))
         return input_read(&f->p.in, o->input, &f->l.w, tokens, m);
     if (o->text != NULL)
