@@ -53,8 +53,10 @@ static int of_bytes(const infer *f, const char *option, const flag_message *m) {
         return 0;
     return flag_fail(m,
                      "%s: text is for models over bytes, with a vocabulary of %d to %d; this one "
-                     "has %u: give the tokens that its tokenizer makes, by --ids or as input_ids",
-                     option, BYTES, BYTES + MARKS_MAX, f->l.d.vocabulary);
+                     "has %u: give the tokens that its tokenizer makes, as input_ids of a file that "
+                     "ends in .safetensors%s",
+                     option, BYTES, BYTES + MARKS_MAX, f->l.d.vocabulary,
+                     strcmp(option, "--calibrate") != 0 ? ", or by --ids" : "");
 }
 
 static void add_text(token_lists *t, const infer *f, const char *text, size_t len) {
@@ -156,9 +158,9 @@ static int take_file(const infer *f, const char *option, const char *path, token
                      const flag_message *m) {
     uint8_t *bytes = NULL;
     size_t len;
-    int rc = of_bytes(f, option, m);
-    if (rc == 0)
-        rc = file_read_why(path, &bytes, &len, m->text, m->cap);
+    int rc = file_read_why(path, &bytes, &len, m->text, m->cap);
+    if (rc == 0) /* a file that is not there is no text that does not fit */
+        rc = of_bytes(f, option, m);
     if (rc == 0)
         rc = take_text(f, option, (const char *)bytes, len, true, t, m);
     free(bytes);

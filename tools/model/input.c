@@ -215,6 +215,22 @@ static int take_expected(const given *g, model_input *in, const weights *w) {
     return 0;
 }
 
+/* A sequence without a token has no mean, and nothing to learn from: what came of it would say
+ * nothing. */
+static int check_mask(const given *g, const model_input *in) {
+    for (uint32_t s = 0; s < in->sequences; s++) {
+        uint32_t t = 0;
+        while (t < in->tokens && in->padding[(size_t)s * in->tokens + t] != 0)
+            t++;
+        if (t == in->tokens)
+            return flag_fail(g->m,
+                             "%s: attention_mask: sequence %u is padding alone; take it out%s",
+                             g->path, s + 1,
+                             in->tokens < g->tokens ? ", or give more --tokens" : "");
+    }
+    return 0;
+}
+
 /* attention_mask has 1 for a token. */
 static int take_mask(const given *g, model_input *in, const st_tensor *t) {
     bool any = false;
@@ -228,10 +244,10 @@ static int take_mask(const given *g, model_input *in, const st_tensor *t) {
         in->padding[i] = 1 - in->padding[i];
         any = any || in->padding[i] != 0;
     }
-    if (!any) {
-        free(in->padding);
-        in->padding = NULL;
-    }
+    if (any)
+        return check_mask(g, in);
+    free(in->padding);
+    in->padding = NULL;
     return 0;
 }
 
