@@ -88,6 +88,43 @@ int pass_read_served(pass *v, const char *file, const char *where, const json_t 
     return pass_describe(v);
 }
 
+/* ---- steps of weights ---- */
+
+/* Elements of a step: a part of all, so that what is on its way is little beside what stays. */
+static uint64_t step_room(const uvcc_model_config *c) {
+    enum { PARTS = 32, LEAST = 1 << 16 };
+    const uint64_t part = uvcc_model_parameters(c) / PARTS;
+    return part > LEAST ? part : LEAST;
+}
+
+/* Weights one after the other: how many steps there are with this one. */
+typedef struct step_count {
+    uint64_t room, elements;
+    uint32_t weights, steps; /* of the last step; all */
+} step_count;
+
+static uint32_t step_with(step_count *s, const uvcc_model_weight *w) {
+    const uint64_t n = (uint64_t)w->rows * w->cols;
+    if (s->steps == 0 || s->weights == WEIGHTS_OF_A_STEP || s->elements + n > s->room) {
+        s->steps++;
+        s->weights = 0;
+        s->elements = 0;
+    }
+    s->weights++;
+    s->elements += n;
+    return s->steps;
+}
+
+static uint32_t count_steps(const uvcc_model_config *c) {
+    step_count s = {.room = step_room(c)};
+    uvcc_model_weight w;
+    for (uint32_t i = 0; uvcc_model_weight_at(c, i, &w) == 0; i++)
+        (void)step_with(&s, &w);
+    return s.steps;
+}
+
+/* ---- what is described ---- */
+
 int pass_describe(pass *v) {
     loaded *l = &v->f.l;
     char text[MESSAGE_BYTES] = "", place[64];
@@ -117,6 +154,7 @@ int pass_describe(pass *v) {
     if (description_config(&l->d, &l->pass, &v->f.p.config, l->refused, sizeof l->refused) != 0)
         return report_error(EXIT_BAD_INPUT, "%s: %s: %s", v->file, v->where, l->refused);
     v->f.p.shape = v->f.p.config;
+    v->steps = count_steps(&v->f.p.config);
     v->f.p.in.sequences = v->run.sequences; /* of those who have no input too */
     v->f.p.in.tokens = v->run.tokens;
     l->w = (weights){.d = &l->d, .shape = v->f.p.shape};
@@ -129,8 +167,7 @@ static int weight_room(pass *v) {
     for (uint32_t i = 0; uvcc_model_weight_at(&v->f.l.w.shape, i, &w) == 0; i++)
         most = (uint64_t)w.rows * w.cols > most ? (uint64_t)w.rows * w.cols : most;
     v->weight = malloc(most * sizeof *v->weight);
-    v->real = malloc(most * sizeof *v->real);
-    return v->weight != NULL && v->real != NULL ? EXIT_DONE : no_memory();
+    return v->weight != NULL ? EXIT_DONE : no_memory();
 }
 
 int pass_read_model(pass *v) {
@@ -197,7 +234,6 @@ void pass_free(pass *v) {
     infer_forget(&v->f);
     free(v->model);
     free(v->weight);
-    free(v->real);
 }
 
 bool pass_has_weights(const pass *v, uint32_t party) {
@@ -207,8 +243,7 @@ bool pass_has_weights(const pass *v, uint32_t party) {
 /* ---- weights ---- */
 
 uint32_t pass_weight_steps(const pass *v) {
-    const uint32_t n = uvcc_model_weight_count(&v->f.p.config);
-    return v->run.public_weights ? 0 : (n + WEIGHTS_OF_A_STEP - 1) / WEIGHTS_OF_A_STEP;
+    return v->run.public_weights ? 0 : v->steps;
 }
 
 static void name_entry(uint32_t step, char out[32]) {
@@ -217,12 +252,15 @@ static void name_entry(uint32_t step, char out[32]) {
 
 int pass_add_weights(const pass *v, uvcc_program *p, uint32_t *tensors, char *why, size_t cap) {
     const uvcc_model_config *c = &v->f.p.config;
-    const uint32_t n = v->run.public_weights ? 0 : uvcc_model_weight_count(c);
+    step_count s = {.room = step_room(c)};
+    uvcc_model_weight w;
     char name[32];
+    uint32_t begun = 0;
     int rc = uvcc_model_weights(c, p, "", tensors, why, cap);
-    for (uint32_t i = 0; i < n && rc >= 0; i++) {
-        if (i % WEIGHTS_OF_A_STEP == 0) {
-            name_entry(i / WEIGHTS_OF_A_STEP, name);
+    for (uint32_t i = 0;
+         !v->run.public_weights && rc >= 0 && uvcc_model_weight_at(c, i, &w) == 0; i++) {
+        if (step_with(&s, &w) != begun) {
+            name_entry(begun++, name);
             rc = uvcc_program_entry(p, name);
         }
         if (rc >= 0)
@@ -238,33 +276,51 @@ uint32_t pass_weight_entry(const uvcc_program *p, uint32_t step) {
     return (uint32_t)uvcc_program_find_entry(p, name);
 }
 
+/* Read and rounded in the same place. */
 const int64_t *pass_weight(pass *v, uint32_t id) {
     uvcc_model_weight of;
     char text[MESSAGE_BYTES] = "";
     const flag_message m = {text, sizeof text};
+    double *real = (double *)(void *)v->weight;
     if (uvcc_model_weight_at(&v->f.l.w.shape, id - PASS_IN_WEIGHT, &of) != 0 ||
-        weights_read(&v->f.l.w, id - PASS_IN_WEIGHT, v->real, &m) != 0) {
+        weights_read(&v->f.l.w, id - PASS_IN_WEIGHT, real, &m) != 0) {
         (void)report_error(EXIT_FAILED, "data.model: %s", text);
         return NULL;
     }
-    fixed_round(v->real, (uint64_t)of.rows * of.cols, v->run.frac_bits, v->run.weight_bits,
+    fixed_round(real, (uint64_t)of.rows * of.cols, v->run.frac_bits, v->run.weight_bits,
                 v->weight);
     return v->weight;
 }
 
-int pass_set_public(pass *v, const uvcc_program *p, uvcc_session *s) {
+static int set_one(pass *v, const work_worker *w, uvcc_session *s, const uvcc_model_weight *of) {
+    const int tensor = uvcc_program_find(w->program, of->name);
+    const int64_t *values = pass_weight(v, PASS_IN_WEIGHT + v->set);
+    if (values == NULL)
+        return EXIT_FAILED;
+    const int rc = tensor < 0 ? tensor : uvcc_session_set_public(s, (uint32_t)tensor, values);
+    if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_NOMEM)
+        return WORK_LATER;
+    v->set += rc == 0;
+    return rc == 0 ? EXIT_DONE
+                   : report_error(EXIT_FAILED, "%s: %s", of->name, uvcc_error_text(rc));
+}
+
+/* Some in a call, so that not all are with the session in two places. */
+int pass_set_public(pass *v, const work_worker *w, uvcc_session *s) {
     uvcc_model_weight of;
-    for (uint32_t i = 0;
-         v->run.public_weights && uvcc_model_weight_at(&v->f.l.w.shape, i, &of) == 0; i++) {
-        const int tensor = uvcc_program_find(p, of.name);
-        const int64_t *w = pass_weight(v, PASS_IN_WEIGHT + i);
-        if (w == NULL)
-            return EXIT_FAILED;
-        const int rc = tensor < 0 ? tensor : uvcc_session_set_public(s, (uint32_t)tensor, w);
-        if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_NOMEM)
+    uint64_t elements = 0;
+    if (!v->run.public_weights)
+        return EXIT_DONE;
+    if (v->set_run != w->run + 1)
+        v->set = 0;
+    v->set_run = w->run + 1; /* 0: of none yet */
+    while (uvcc_model_weight_at(&v->f.l.w.shape, v->set, &of) == 0) {
+        elements += (uint64_t)of.rows * of.cols;
+        if (elements > step_room(&v->f.p.config) && elements != (uint64_t)of.rows * of.cols)
             return WORK_LATER;
-        if (rc != 0)
-            return report_error(EXIT_FAILED, "%s: %s", of.name, uvcc_error_text(rc));
+        const int status = set_one(v, w, s, &of);
+        if (status != EXIT_DONE)
+            return status;
     }
     return EXIT_DONE;
 }

@@ -44,11 +44,12 @@ typedef struct pass {
     const char *file, *where; /* of "run", for messages: "FILE: WHERE.tokens ..." */
     const json_t *json;       /* "run" itself */
     pass_run run;
+    uint32_t steps; /* that give the weights, where they are secret */
     infer_options o;
     infer f;         /* of it: the checkpoint, the input and the answer, where they are here */
     char *model;     /* the checkpoint's path; NULL: not given */
-    int64_t *weight; /* room for the largest, and for its real numbers */
-    double *real;
+    int64_t *weight; /* room for the largest, which is read as real numbers */
+    uint32_t set_run, set; /* in that run so many public weights are set */
 } pass;
 
 /* All return an exit status after reporting, unless they say otherwise. */
@@ -71,7 +72,8 @@ bool pass_has_weights(const pass *v, uint32_t party);
 
 /* ---- weights ---- */
 
-/* Steps in which their owner gives them, some each; 0: all know them. */
+/* Steps in which their owner gives them, some each, so that few are there in plaintext at a time;
+ * 0: all know them. */
 uint32_t pass_weight_steps(const pass *v);
 /* Their tensors, and the entries of those steps. 0, or UVCC_ERR_*. */
 int pass_add_weights(const pass *v, uvcc_program *p, uint32_t *tensors, char *why, size_t cap);
@@ -79,7 +81,7 @@ uint32_t pass_weight_entry(const uvcc_program *p, uint32_t step);
 /* Of its owner, by the id of its input; NULL after reporting. */
 const int64_t *pass_weight(pass *v, uint32_t id);
 /* Public ones, which everybody sets alike: as first_values() of work.h. */
-int pass_set_public(pass *v, const uvcc_program *p, uvcc_session *s);
+int pass_set_public(pass *v, const work_worker *w, uvcc_session *s);
 
 /* ---- requests of clients ---- */
 

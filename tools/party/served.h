@@ -20,7 +20,7 @@ typedef struct served_kind {
     uint32_t (*weight_entry)(const void *served, const uvcc_program *p, uint32_t step);
     const int64_t *(*weight)(void *served, uint32_t id);
     /* Weights that are no input: as of work.h. */
-    int (*first_values)(void *served, const uvcc_program *p, uvcc_session *s);
+    int (*first_values)(void *served, const work_worker *w, uvcc_session *s);
 } served_kind;
 
 extern const served_kind served_perceptron, served_transformer;

@@ -184,9 +184,9 @@ static const int64_t *give_weight(void *served, uint32_t id) {
     return weights_of(served, id - SERVING_IN_WEIGHT);
 }
 
-static int no_values(void *served, const uvcc_program *p, uvcc_session *s) {
+static int no_values(void *served, const work_worker *w, uvcc_session *s) {
     (void)served;
-    (void)p;
+    (void)w;
     (void)s;
     return EXIT_DONE;
 }

@@ -132,8 +132,8 @@ static const int64_t *give_weight(void *of, uint32_t id) {
     return pass_weight(&((served *)of)->v, id);
 }
 
-static int first_values(void *of, const uvcc_program *p, uvcc_session *s) {
-    return pass_set_public(&((served *)of)->v, p, s);
+static int first_values(void *of, const work_worker *w, uvcc_session *s) {
+    return pass_set_public(&((served *)of)->v, w, s);
 }
 
 const served_kind served_transformer = {.open = transformer_open,

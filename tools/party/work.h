@@ -15,8 +15,8 @@
 #include <stdint.h>
 #include <uvcc/uvcc.h>
 
-/* Of prepare() and first_values(): a tensor is being set still (UVCC_ERR_AGAIN); they are called
- * again, and then set everything. */
+/* Of prepare() and first_values(): a tensor is being set still (UVCC_ERR_AGAIN), or enough is on its
+ * way; they are called again. */
 enum { WORK_LATER = -1 };
 
 /* What a kind is told. Everything outlives the work. */
@@ -35,6 +35,7 @@ typedef struct work_config {
 typedef struct work_worker {
     uint16_t replica, stage, tensor_rank;
     uvcc_program *program; /* from program() */
+    uint32_t run;          /* of its session, once that is ready */
 } work_worker;
 
 typedef struct work_kind {

@@ -210,7 +210,7 @@ static uint32_t entry_of(const void *work, const work_worker *w, uint32_t step, 
 /* Secret weights come by the first steps. */
 static int first_values(void *work, const work_worker *w, uvcc_session *s) {
     infer_work *v = work;
-    return pass_set_public(&v->v, w->program, s);
+    return pass_set_public(&v->v, w, s);
 }
 
 static const int64_t *give_input(void *work, const work_worker *w, uint32_t step, uint32_t id) {

@@ -133,7 +133,7 @@ static uint32_t serve_entry(const void *work, const work_worker *w, uint32_t ste
 /* Secret weights are inputs of the first steps. */
 static int serve_first_values(void *work, const work_worker *w, uvcc_session *s) {
     serve *v = work;
-    return v->kind->first_values(v->served, w->program, s);
+    return v->kind->first_values(v->served, w, s);
 }
 
 static int later_or(const char *what, int rc) {
