@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "card.h"
 #include "lm/checkpoint.h"
 #include "model/safetensors.h"
 #include "report.h"
@@ -324,6 +325,9 @@ static void test_refusals(void **state) {
     refused_of("gpt2", "--data padded.safetensors --method lora", "--pool must be first or tanh");
     refused_of("bert", "--data next.safetensors --method lora", "logits of bert are not there");
     refused_of("bert", "--data labels.safetensors --extend", "no option --extend");
+    if (card_count(NULL) == 0)
+        refused_of("gpt2", "--data labels.safetensors --compute gpu",
+                   "give inline or threads to do without");
     static const char *const all[] = {"labels", "padded", "next", "odd", "none", "far", "blank"};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         char path[32];
