@@ -58,7 +58,8 @@ typedef struct serving_form {
     uint32_t in_rows, in_cols;   /* of a unit */
     uint32_t out_rows, out_cols; /* likewise */
 } serving_form;
-/* In the entry of a transformer's requests; those of a perceptron have their fraction bits alone. */
+/* In the entry of a transformer's requests; those of a perceptron have their fraction bits alone.
+ */
 #define SERVING_PASS (1u << 28)
 
 serving_form serving_perceptron(uint32_t features, uint32_t classes, uint32_t frac_bits,

@@ -259,8 +259,8 @@ UVCC_API int uvcc_model_forward(const uvcc_model_config *c, uvcc_program *p,
                                 uint8_t lifetime, const uvcc_allocator *al, char *message,
                                 size_t message_cap) UVCC_MUST_USE;
 
-/** The entry "forward" for values that are no party's, such as a client's (<uvcc/request.h>): X, and
- * PADDING where the model has it, are PERSIST tensors of these names, whose shares hosts set by
+/** The entry "forward" for values that are no party's, such as a client's (<uvcc/request.h>): X,
+ * and PADDING where the model has it, are PERSIST tensors of these names, whose shares hosts set by
  * uvcc_session_set_shares() before each step; what comes out, of the scale of UVCC_MODEL_OUT_Y,
  * stays in the PERSIST tensor Y, opened to nobody: uvcc_session_shares() gives a party its two
  * components. UVCC_ERR_CONFIG: input TOKENS, of which a party is the owner. */

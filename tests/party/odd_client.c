@@ -35,8 +35,7 @@ static uvcc_request *request(const client_config *c, uint64_t seed, int64_t valu
     const uvcc_request_config q = {.size = sizeof q,
                                    .alloc = uvcc_host_allocator(),
                                    .random = {same_bytes, &state},
-                                   .shape =
-                                       serving_request(&c->form, ROWS),
+                                   .shape = serving_request(&c->form, ROWS),
                                    .values = v};
     return c->features <= 64 && uvcc_request_new(&r, &q) == 0 ? r : NULL;
 }

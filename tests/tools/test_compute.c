@@ -186,9 +186,12 @@ static void ends(const char *words, const char *says) {
 /* Every command that has --compute, as a user runs it. */
 static void commands_say_what_is_wrong(void **state) {
     (void)state;
-    static const char *const commands[] = {"train --data t.csv", "train --model transformer",
-                                           "generate kept", "nonlinear relu",
-                                           "infer --model . --ids 1", "generate --model . --ids 1",
+    static const char *const commands[] = {"train --data t.csv",
+                                           "train --model transformer",
+                                           "generate kept",
+                                           "nonlinear relu",
+                                           "infer --model . --ids 1",
+                                           "generate --model . --ids 1",
                                            "train --model . --data t.csv"};
     char words[160];
     write_file("t.csv", "1,2,0\n3,4,1\n1,2,0\n3,4,1\n5,6,1\n", 30);

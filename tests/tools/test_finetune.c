@@ -235,7 +235,8 @@ static void test_resume(void **state) {
     refused(progress, "begun with --optimizer adamw, not sgd");
     snprintf(progress, sizeof progress, "%s --to 1", words);
     refused(progress, "begun with --to all, not 1");
-    refused("train --model transformer --checkpoint kept", "kept has a model of uvcc train --model DIR");
+    refused("train --model transformer --checkpoint kept",
+            "kept has a model of uvcc train --model DIR");
     json_decref(whole);
     remove_tree("kept");
     remove_tree("labels.safetensors");

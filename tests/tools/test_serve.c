@@ -348,8 +348,12 @@ static void test_shapes(void **state) {
         .features = 5, .classes = 3, .hidden = {2, {7, 4}}, .frac_bits = 12, .rows = 8};
     assert_int_equal(serving_weights(&m), 5 * 7 + 7 + 7 * 4 + 4 + 4 * 3 + 3);
     const serving_form row = serving_perceptron(5, 3, 12, 8);
-    const serving_form sequence = {
-        .entry = SERVING_PASS | 12, .units = 8, .in_rows = 6, .in_cols = 5, .out_rows = 2, .out_cols = 3};
+    const serving_form sequence = {.entry = SERVING_PASS | 12,
+                                   .units = 8,
+                                   .in_rows = 6,
+                                   .in_cols = 5,
+                                   .out_rows = 2,
+                                   .out_cols = 3};
     const serving_form *const forms[] = {&row, &sequence};
     for (unsigned k = 0; k < 2; k++) {
         const serving_form *f = forms[k];

@@ -281,23 +281,21 @@ static int judge(const client *c, const uvcc_request_state *st, uint64_t *wait_n
             "parties changed its own",
             parties_of(by, who));
     if ((by = who_said(st, UVCC_REQUEST_REFUSED)) != 0)
-        return report_error(EXIT_BAD_INPUT,
-                            "party %s refuses the request: %s of %s %s not those of job.run there",
-                            parties_of(by, who),
-                            c->c->run != NULL ? "run" : "features, classes, frac_bits or rows",
-                            c->c->parties.file, c->c->run != NULL ? "has members that are" : "are");
+        return report_error(
+            EXIT_BAD_INPUT, "party %s refuses the request: %s of %s %s not those of job.run there",
+            parties_of(by, who), c->c->run != NULL ? "run" : "features, classes, frac_bits or rows",
+            c->c->parties.file, c->c->run != NULL ? "has members that are" : "are");
     if (who_said(st, UVCC_REQUEST_BUSY) != 0)
         *wait_ns = BUSY_NS;
     return EXIT_LATER;
 }
 
 static int new_request(client *c, const int64_t *values, uint32_t units) {
-    const uvcc_request_config r = {
-        .size = sizeof r,
-        .alloc = uvcc_host_allocator(),
-        .random = uvcc_host_random(),
-        .shape = serving_request(&c->c->form, units),
-        .values = values};
+    const uvcc_request_config r = {.size = sizeof r,
+                                   .alloc = uvcc_host_allocator(),
+                                   .random = uvcc_host_random(),
+                                   .shape = serving_request(&c->c->form, units),
+                                   .values = values};
     uvcc_request_free(c->request);
     c->request = NULL;
     int rc = uvcc_request_new(&c->request, &r);

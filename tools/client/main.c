@@ -64,10 +64,11 @@ static void print_help(void) {
         "\n"
         "Options (defaults in parentheses):\n");
     flags_print(&set, stdout);
-    flags_text(stdout, "\n"
-                       "Exit status: 0 done, 1 failed (a party lies, or the system fails), 2 wrong "
-                       "options, configuration or input, 75 no answer in time: try again later, 130 "
-                       "interrupted.\n");
+    flags_text(stdout,
+               "\n"
+               "Exit status: 0 done, 1 failed (a party lies, or the system fails), 2 wrong "
+               "options, configuration or input, 75 no answer in time: try again later, 130 "
+               "interrupted.\n");
 }
 
 /* ---- rows ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transformer.c - a client of a transformer: its sequences become rows of values, here, and what the
- * parties' shares of the answer come to is shown as `uvcc infer` shows it. */
+/* transformer.c - a client of a transformer: its sequences become rows of values, here, and what
+ * the parties' shares of the answer come to is shown as `uvcc infer` shows it. */
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>

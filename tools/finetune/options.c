@@ -61,7 +61,8 @@ static const flag flags[] = {
     {"public", NULL, FLAG_SWITCH, AT(public_weights), 0, 0, NULL,
      "all parties know the checkpoint: what is trained stays secret. Not with --method full"},
     {"fold", NULL, FLAG_SWITCH, AT(fold), 0, 0, NULL,
-     "gains and shifts of norms go into the matrices behind them (docs/pretrained.md). With --method "
+     "gains and shifts of norms go into the matrices behind them (docs/pretrained.md). With "
+     "--method "
      "head, and not of bert"},
     {"mode", "fast|exact|exact-dcf", FLAG_CHOICE, AT(mode), 0, 0, modes,
      "how truncations are made and functions find their table entry: fast rounds at random, the "

@@ -51,12 +51,13 @@ bool infer_of_bytes(const infer *f) {
 static int of_bytes(const infer *f, const char *option, const flag_message *m) {
     if (infer_of_bytes(f))
         return 0;
-    return flag_fail(m,
-                     "%s: text is for models over bytes, with a vocabulary of %d to %d; this one "
-                     "has %u: give the tokens that its tokenizer makes, as input_ids of a file that "
-                     "ends in .safetensors%s",
-                     option, BYTES, BYTES + MARKS_MAX, f->l.d.vocabulary,
-                     strcmp(option, "--calibrate") != 0 ? ", or by --ids" : "");
+    return flag_fail(
+        m,
+        "%s: text is for models over bytes, with a vocabulary of %d to %d; this one "
+        "has %u: give the tokens that its tokenizer makes, as input_ids of a file that "
+        "ends in .safetensors%s",
+        option, BYTES, BYTES + MARKS_MAX, f->l.d.vocabulary,
+        strcmp(option, "--calibrate") != 0 ? ", or by --ids" : "");
 }
 
 static void add_text(token_lists *t, const infer *f, const char *text, size_t len) {

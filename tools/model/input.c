@@ -223,10 +223,9 @@ static int check_mask(const given *g, const model_input *in) {
         while (t < in->tokens && in->padding[(size_t)s * in->tokens + t] != 0)
             t++;
         if (t == in->tokens)
-            return flag_fail(g->m,
-                             "%s: attention_mask: sequence %u is padding alone; take it out%s",
-                             g->path, s + 1,
-                             in->tokens < g->tokens ? ", or give more --tokens" : "");
+            return flag_fail(
+                g->m, "%s: attention_mask: sequence %u is padding alone; take it out%s", g->path,
+                s + 1, in->tokens < g->tokens ? ", or give more --tokens" : "");
     }
     return 0;
 }

@@ -197,10 +197,9 @@ int pass_read_model(pass *v) {
                             "this job",
                             v->file, v->where, l->from.config_path);
     if (l->all.clipped != 0)
-        return report_error(EXIT_BAD_INPUT,
-                            "%s: %s.weight_bits: %llu weights leave %u bits; give %u", v->file,
-                            v->where, (unsigned long long)l->all.clipped, v->run.weight_bits,
-                            l->all.bits);
+        return report_error(
+            EXIT_BAD_INPUT, "%s: %s.weight_bits: %llu weights leave %u bits; give %u", v->file,
+            v->where, (unsigned long long)l->all.clipped, v->run.weight_bits, l->all.bits);
     return weight_room(v);
 }
 
@@ -257,8 +256,8 @@ int pass_add_weights(const pass *v, uvcc_program *p, uint32_t *tensors, char *wh
     char name[32];
     uint32_t begun = 0;
     int rc = uvcc_model_weights(c, p, "", tensors, why, cap);
-    for (uint32_t i = 0;
-         !v->run.public_weights && rc >= 0 && uvcc_model_weight_at(c, i, &w) == 0; i++) {
+    for (uint32_t i = 0; !v->run.public_weights && rc >= 0 && uvcc_model_weight_at(c, i, &w) == 0;
+         i++) {
         if (step_with(&s, &w) != begun) {
             name_entry(begun++, name);
             rc = uvcc_program_entry(p, name);
@@ -287,8 +286,7 @@ const int64_t *pass_weight(pass *v, uint32_t id) {
         (void)report_error(EXIT_FAILED, "data.model: %s", text);
         return NULL;
     }
-    fixed_round(real, (uint64_t)of.rows * of.cols, v->run.frac_bits, v->run.weight_bits,
-                v->weight);
+    fixed_round(real, (uint64_t)of.rows * of.cols, v->run.frac_bits, v->run.weight_bits, v->weight);
     return v->weight;
 }
 
@@ -301,8 +299,7 @@ static int set_one(pass *v, const work_worker *w, uvcc_session *s, const uvcc_mo
     if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_NOMEM)
         return WORK_LATER;
     v->set += rc == 0;
-    return rc == 0 ? EXIT_DONE
-                   : report_error(EXIT_FAILED, "%s: %s", of->name, uvcc_error_text(rc));
+    return rc == 0 ? EXIT_DONE : report_error(EXIT_FAILED, "%s: %s", of->name, uvcc_error_text(rc));
 }
 
 /* Some in a call, so that not all are with the session in two places. */

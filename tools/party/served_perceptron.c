@@ -128,8 +128,8 @@ static int open_perceptron(void **served, const work_config *c, serving_form *fo
     int status = read_run(v);
     if (status == EXIT_DONE)
         status = read_data(v);
-    *form = serving_perceptron(v->model.features, v->model.classes, v->model.frac_bits,
-                               v->model.rows);
+    *form =
+        serving_perceptron(v->model.features, v->model.classes, v->model.frac_bits, v->model.rows);
     if (status == EXIT_DONE)
         *served = v;
     else

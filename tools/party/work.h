@@ -15,8 +15,8 @@
 #include <stdint.h>
 #include <uvcc/uvcc.h>
 
-/* Of prepare() and first_values(): a tensor is being set still (UVCC_ERR_AGAIN), or enough is on its
- * way; they are called again. */
+/* Of prepare() and first_values(): a tensor is being set still (UVCC_ERR_AGAIN), or enough is on
+ * its way; they are called again. */
 enum { WORK_LATER = -1 };
 
 /* What a kind is told. Everything outlives the work. */

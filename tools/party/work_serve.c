@@ -85,11 +85,11 @@ static int serve_open(void **work, const work_config *c) {
         return report_error(EXIT_FAILED, "out of memory");
     v->c = *c;
     v->kind = json_object_get(c->run, "model") != NULL ? &served_transformer : &served_perceptron;
-    int status = c->output == NULL
-                     ? v->kind->open(&v->served, c, &v->form)
-                     : report_error(EXIT_BAD_INPUT,
-                                    "%s: output: a job that serves writes none; take it away",
-                                    c->file);
+    int status =
+        c->output == NULL
+            ? v->kind->open(&v->served, c, &v->form)
+            : report_error(EXIT_BAD_INPUT,
+                           "%s: output: a job that serves writes none; take it away", c->file);
     if (status == EXIT_DONE)
         status = make_room(v);
     if (status == EXIT_DONE) {
@@ -154,9 +154,9 @@ static int answer(serve *v, uvcc_session *s) {
         rc = uvcc_session_shares(s, v->at.answer, v->lo, v->hi);
     v->read = rc == 0;
     if (rc == 0)
-        rc = serve_queue_answer(v->queue, v->lo, v->hi,
-                                job != NULL ? (size_t)job->shape.out_rows * job->shape.out_cols
-                                            : 0);
+        rc =
+            serve_queue_answer(v->queue, v->lo, v->hi,
+                               job != NULL ? (size_t)job->shape.out_rows * job->shape.out_cols : 0);
     v->reading = rc != 0;
     v->read = v->read && rc != 0;
     return later_or("an answer", rc);
