@@ -183,6 +183,25 @@ def public(a, directory):
         s.end()
 
 
+def fast(a, directory):
+    """Mode fast, several requests one after the other: as near to the exact mode as its roundings are. What a step takes is
+    known beforehand."""
+    s = Service(a, 'bert_labels', directory, padding=True, gives='labels', mode='fast')
+    try:
+        planned = subprocess.run([s.uvcc, 'plan', '--config', 'party-0.json'], cwd=directory, check=True, stdout=subprocess.PIPE,
+                                 text=True).stdout
+        assert all(f'\n{entry} ' in planned for entry in ('weights 0', 'choose', 'forward')), planned
+        s.start_all()
+        status, said = s.ended(s.ask('--ids', words_of(LISTS), '--output', 'answer.json'))
+        assert status == 0, said
+        want, got = s.wanted(LISTS, 'labels', '--tokens', str(TOKENS)), read_json(f'{directory}/answer.json')
+        off = max(abs(x - y) for one, other in zip(want['logits'], got['logits']) for x, y in zip(one, other))
+        assert 0 < off < 5e-3, off
+        s.stop()
+    finally:
+        s.end()
+
+
 def embedded(model, ids):
     """Rows of `wte` of a checkpoint in F32 or F16."""
     with open(f'{model}/model.safetensors', 'rb') as f:
@@ -254,7 +273,7 @@ def changed(config, path, value):
     return copy
 
 
-CASES = [secret, batches, public, refusals]
+CASES = [secret, batches, public, fast, refusals]
 
 
 def main():

@@ -80,8 +80,10 @@ typedef struct work_kind {
      * checkpoints and has no result, so that part() and merge() are not there. NULL: it serves
      * nobody. */
     struct serve_queue *(*queue)(void *work);
-    /* And the bytes of the largest request with its answer. */
+    /* And the bytes of the largest request with its answer; how many steps there are until each
+     * entry has run once. */
     uint64_t (*request_bytes)(const void *work);
+    uint32_t (*first_steps)(const void *work);
 } work_kind;
 
 /* NULL: there is no such kind. */

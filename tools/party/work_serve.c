@@ -258,6 +258,11 @@ static uint64_t request_bytes(const void *work) {
     return serving_bytes(&v->form);
 }
 
+static uint32_t first_steps(const void *work) {
+    const serve *v = work;
+    return v->kind->weight_steps(v->served) + 2; /* a choice, and what was chosen */
+}
+
 const work_kind work_serve = {.name = "serve",
                               .open = serve_open,
                               .close = serve_close,
@@ -270,4 +275,5 @@ const work_kind work_serve = {.name = "serve",
                               .input = serve_input,
                               .finished = serve_finished,
                               .queue = queue_of,
-                              .request_bytes = request_bytes};
+                              .request_bytes = request_bytes,
+                              .first_steps = first_steps};
