@@ -4,15 +4,26 @@
  * drives it until nothing moves. */
 #include "host_loop.h"
 
+/* A value that was set is with the session in two places until its job is done: of a large one and
+ * several parties at a time that would be the most of all memory. What is set last is the caller's
+ * to settle. */
+static int settle_large(host *h, const host_worker *w, uint32_t tensor, unsigned party) {
+    enum { LARGE = 1 << 19 };
+    const uvcc_tensor_desc *d = uvcc_program_tensor_at(w->program, tensor);
+    const bool large = d != NULL && (uint64_t)d->rows * d->cols >= LARGE;
+    return large && party + 1 < UVCC_PARTIES ? host_settle(h) : EXIT_DONE;
+}
+
 int host_set_public(host *h, host_worker *w, uint32_t tensor, const int64_t *v) {
-    int rc = 0;
-    for (unsigned p = 0; p < UVCC_PARTIES && rc == 0; p++)
-        while ((rc = uvcc_session_set_public(w->party[p].session, tensor, v)) == UVCC_ERR_AGAIN) {
-            const int status = host_settle(h); /* what is out must end first */
-            if (status != EXIT_DONE)
+    int rc = 0, status = EXIT_DONE;
+    for (unsigned p = 0; p < UVCC_PARTIES && rc == 0 && status == EXIT_DONE; p++) {
+        while ((rc = uvcc_session_set_public(w->party[p].session, tensor, v)) == UVCC_ERR_AGAIN)
+            if ((status = host_settle(h)) != EXIT_DONE) /* what is out must end first */
                 return status;
-        }
-    return rc == 0 ? EXIT_DONE : host_failed(h, "a public value", rc);
+        if (rc == 0)
+            status = settle_large(h, w, tensor, p);
+    }
+    return rc == 0 ? status : host_failed(h, "a public value", rc);
 }
 
 int host_set_shares(host *h, host_worker *w, unsigned party, uint32_t tensor, const uint64_t *lo,
@@ -24,7 +35,7 @@ int host_set_shares(host *h, host_worker *w, unsigned party, uint32_t tensor, co
         if (status != EXIT_DONE)
             return status;
     }
-    return rc == 0 ? EXIT_DONE : host_failed(h, "shares of a value", rc);
+    return rc == 0 ? settle_large(h, w, tensor, party) : host_failed(h, "shares of a value", rc);
 }
 
 int host_set_components(host *h, host_worker *w, uint32_t tensor,

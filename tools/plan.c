@@ -159,7 +159,7 @@ static uint64_t memory_of(const party_config *c, const work_worker *w) {
 
 /* Of a job that serves clients: those until a request is served. */
 static uint32_t steps_of(const job_plan *j) {
-    return j->kind->queue == NULL ? j->kind->steps(j->work) : 3;
+    return j->kind->queue == NULL ? j->kind->steps(j->work) : j->kind->first_steps(j->work);
 }
 
 static int plan_worker(job_plan *j, uint32_t rank) {

@@ -78,16 +78,27 @@ static void add_weights(builder *b) {
     }
 }
 
-/* Each party's offer opens to all. */
-static void add_choose(builder *b, uint32_t words, uint32_t word_bits) {
-    uint32_t offer[UVCC_PARTIES];
-    (void)note(b, uvcc_program_entry(b->p, "choose"));
-    for (uint8_t p = 0; p < UVCC_PARTIES; p++) {
-        offer[p] = tensor(b, "offer", p, 1, words, word_bits, 0, UVCC_TRANSIENT);
-        (void)note(b, uvcc_program_input(b->p, SERVING_IN_OFFER + p, offer[p], p));
-    }
-    for (uint32_t p = 0; p < UVCC_PARTIES; p++)
-        (void)note(b, uvcc_program_output(b->p, SERVING_OUT_OFFER + p, offer[p]));
+static int add_offer(uvcc_program *p, uint8_t party, uint32_t words, uint32_t word_bits) {
+    char name[16];
+    (void)snprintf(name, sizeof name, "offer%u", party);
+    const uvcc_tensor_desc d = {.name = name,
+                                .rows = 1,
+                                .cols = words,
+                                .bits = (uint8_t)word_bits,
+                                .lifetime = UVCC_TRANSIENT,
+                                .in_buffer_of = UVCC_NO_TENSOR};
+    const int t = uvcc_program_tensor(p, &d);
+    int rc = t < 0 ? t : uvcc_program_input(p, SERVING_IN_OFFER + party, (uint32_t)t, party);
+    if (rc >= 0)
+        rc = uvcc_program_output(p, SERVING_OUT_OFFER + party, (uint32_t)t);
+    return rc;
+}
+
+int serving_add_choose(uvcc_program *p, uint32_t words, uint32_t word_bits) {
+    int rc = uvcc_program_entry(p, "choose");
+    for (uint8_t i = 0; i < UVCC_PARTIES && rc >= 0; i++)
+        rc = add_offer(p, i, words, word_bits);
+    return rc < 0 ? rc : 0;
 }
 
 static void add_layer(builder *b, uint32_t layer, uint32_t x, uint32_t z) {
@@ -134,11 +145,11 @@ int serving_make(const serving_model *m, uint32_t words, uint32_t word_bits, uvc
                  serving_program *at, const flag_message *message) {
     const uvcc_allocator al = uvcc_host_allocator();
     builder b = {.m = m};
-    *at = (serving_program){0};
+    *at = (serving_program){.padding = UVCC_NO_TENSOR};
     int rc = uvcc_program_new(&b.p, &al);
     if (rc == 0) {
         add_weights(&b);
-        add_choose(&b, words, word_bits);
+        (void)note(&b, serving_add_choose(b.p, words, word_bits));
         add_serve(&b, at);
         rc = b.rc != 0 ? b.rc : uvcc_program_finish(b.p, message->text, message->cap);
     }
@@ -155,16 +166,34 @@ int serving_make(const serving_model *m, uint32_t words, uint32_t word_bits, uvc
     return 0;
 }
 
-uvcc_request_shape serving_request(uint32_t features, uint32_t classes, uint32_t frac_bits,
-                                   uint32_t rows) {
-    return (uvcc_request_shape){.entry = frac_bits,
-                                .in_rows = rows,
-                                .in_cols = features,
-                                .out_rows = rows,
-                                .out_cols = classes};
+serving_form serving_perceptron(uint32_t features, uint32_t classes, uint32_t frac_bits,
+                                uint32_t rows) {
+    return (serving_form){.entry = frac_bits,
+                          .units = rows,
+                          .in_rows = 1,
+                          .in_cols = features,
+                          .out_rows = 1,
+                          .out_cols = classes};
 }
 
-bool serving_takes(const serving_model *m, const uvcc_request_shape *s) {
-    return s->entry == m->frac_bits && s->in_rows != 0 && s->in_rows <= m->rows &&
-           s->in_cols == m->features && s->out_rows == s->in_rows && s->out_cols == m->classes;
+uvcc_request_shape serving_request(const serving_form *f, uint32_t units) {
+    return (uvcc_request_shape){.entry = f->entry,
+                                .in_rows = units * f->in_rows,
+                                .in_cols = f->in_cols,
+                                .out_rows = units * f->out_rows,
+                                .out_cols = f->out_cols};
+}
+
+uint64_t serving_bytes(const serving_form *f) {
+    enum { HEADS = 256 };
+    const uvcc_request_shape s = serving_request(f, f->units);
+    return HEADS + 16 * ((uint64_t)s.in_rows * s.in_cols + (uint64_t)s.out_rows * s.out_cols);
+}
+
+bool serving_takes(const serving_form *f, const uvcc_request_shape *s) {
+    const uint32_t units = s->in_rows / f->in_rows;
+    const uvcc_request_shape want = serving_request(f, units);
+    return units != 0 && units <= f->units && s->entry == want.entry &&
+           s->in_rows == want.in_rows && s->in_cols == want.in_cols &&
+           s->out_rows == want.out_rows && s->out_cols == want.out_cols;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* serving.h - the program of a job that serves clients (docs/clients.md): a perceptron whose
  * weights one party gives, and whose input and output are shares that a client has split and will
- * put together. */
+ * put together; and what requests of it, or of a transformer, are like. */
 #ifndef UVCC_TOOLS_SERVING_H
 #define UVCC_TOOLS_SERVING_H
 
@@ -30,10 +30,11 @@ enum {
     SERVING_OUT_OFFER = 20,  /* + party */
 };
 
-/* Where things are in the program. */
+/* Where things are in the program. Tensors are PERSIST. */
 typedef struct serving_program {
     uint32_t weights_entry, choose_entry, serve_entry;
-    uint32_t asked, answer; /* PERSIST tensors: rows x features, rows x classes */
+    uint32_t asked, answer;
+    uint32_t padding; /* takes the last column of what is asked; UVCC_NO_TENSOR: there is none */
 } serving_program;
 
 /* Layers, and the shape of W of one. */
@@ -45,10 +46,28 @@ uint64_t serving_weights(const serving_model *m);
 int serving_make(const serving_model *m, uint32_t words, uint32_t word_bits, uvcc_program **out,
                  serving_program *at, const flag_message *message);
 
-/* The entry of a request says how many fraction bits its values have. */
-uvcc_request_shape serving_request(uint32_t features, uint32_t classes, uint32_t frac_bits,
-                                   uint32_t rows);
-/* Whether it is one that this model serves. */
-bool serving_takes(const serving_model *m, const uvcc_request_shape *s);
+/* Offers of the three parties that open to all (serve_offer.h), as the entry "choose": 0 or
+ * UVCC_ERR_*. */
+int serving_add_choose(uvcc_program *p, uint32_t words, uint32_t word_bits);
+
+/* What requests of a model are like: so many units, of a perceptron rows, of a transformer
+ * sequences. */
+typedef struct serving_form {
+    uint32_t entry;              /* of a request: what its values are, and what is asked for */
+    uint32_t units;              /* at most */
+    uint32_t in_rows, in_cols;   /* of a unit */
+    uint32_t out_rows, out_cols; /* likewise */
+} serving_form;
+/* In the entry of a transformer's requests; those of a perceptron have their fraction bits alone.
+ */
+#define SERVING_PASS (1u << 28)
+
+serving_form serving_perceptron(uint32_t features, uint32_t classes, uint32_t frac_bits,
+                                uint32_t rows);
+uvcc_request_shape serving_request(const serving_form *f, uint32_t units);
+/* Bytes that a party keeps of the largest one with its answer (docs/clients.md), at least. */
+uint64_t serving_bytes(const serving_form *f);
+/* Whether it is one of this form. */
+bool serving_takes(const serving_form *f, const uvcc_request_shape *s);
 
 #endif

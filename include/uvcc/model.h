@@ -259,6 +259,15 @@ UVCC_API int uvcc_model_forward(const uvcc_model_config *c, uvcc_program *p,
                                 uint8_t lifetime, const uvcc_allocator *al, char *message,
                                 size_t message_cap) UVCC_MUST_USE;
 
+/** The entry "forward" for values that are no party's, such as a client's (<uvcc/request.h>): X,
+ * and PADDING where the model has it, are PERSIST tensors of these names, whose shares hosts set by
+ * uvcc_session_set_shares() before each step; what comes out, of the scale of UVCC_MODEL_OUT_Y,
+ * stays in the PERSIST tensor Y, opened to nobody: uvcc_session_shares() gives a party its two
+ * components. UVCC_ERR_CONFIG: input TOKENS, of which a party is the owner. */
+UVCC_API int uvcc_model_forward_shared(const uvcc_model_config *c, uvcc_program *p,
+                                       const uint32_t *weights, const uvcc_allocator *al,
+                                       char *message, size_t message_cap) UVCC_MUST_USE;
+
 /** What one run of "forward" takes, as uvcc_program_cost counts it over all three parties: without
  * the headers of messages, about 37 bytes each, and those of transports. */
 typedef struct uvcc_model_costs {

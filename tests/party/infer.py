@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pretrained model between three processes of `uvcc party`: the answer of `uvcc infer`, and nothing of the input elsewhere.
 
-infer.py --uvcc TOOL --model DIR [--over tcp|unix|udp] [--dies]
+infer.py --uvcc TOOL --model DIR [--over tcp|unix|udp] [--dies] [--public]
 
 Looks for the input in the memory of the two parties that do not own it while they run, and in all that they leave behind:
 what they say, their stores, bundles and results. Its owner's memory has it, so that looking is known to find.
 --dies: the owner of the weights gets SIGKILL when it has given them, and goes on from its store.
+--public: all three have the checkpoint, and the input's owner embeds.
 """
 import argparse
 import json
@@ -30,7 +31,8 @@ def wanted(a, directory):
     """The same pass in one process."""
     words = [word for key, value in NUMBERS.items() for word in (f'--{key.replace("_", "-")}', str(value))]
     path = f'{directory}/want.json'
-    subprocess.run([a.uvcc, 'infer', '--model', a.model, '--ids', TEXT, '--tokens', str(TOKENS), *words, '--output', path],
+    subprocess.run([a.uvcc, 'infer', '--model', a.model, '--ids', TEXT, '--tokens', str(TOKENS), *words, '--weights',
+                    'public' if a.public else 'secret', '--output', path],
                    check=True, stdout=subprocess.DEVNULL)
     return read_json(path)
 
@@ -107,11 +109,16 @@ def main():
     ap.add_argument('--model', required=True, type=os.path.abspath)
     ap.add_argument('--over', default='unix')
     ap.add_argument('--dies', action='store_true')
+    ap.add_argument('--public', action='store_true')
     a = ap.parse_args()
     directory = tempfile.mkdtemp()
     run = {'kind': 'infer', 'model': read_json(f'{a.model}/config.json'), 'tokens': TOKENS, 'padding': True, **NUMBERS}
     changes = {0: {'output': {'answer': 'answer.json'}}}
-    job = Job(a.uvcc, directory, run, a.over, {0: {'ids': TEXT}, 1: {'model': a.model}}, {'checkpoint_every': 1}, changes)
+    data = {0: {'ids': TEXT}, 1: {'model': a.model}}
+    if a.public:
+        run['weights'] = 'public'
+        data = {p: {'model': a.model, **data.get(p, {})} for p in range(3)}
+    job = Job(a.uvcc, directory, run, a.over, data, {'checkpoint_every': 1}, changes)
     seen = [[], [], []]
     try:
         for p in range(3):

@@ -35,8 +35,7 @@ static uvcc_request *request(const client_config *c, uint64_t seed, int64_t valu
     const uvcc_request_config q = {.size = sizeof q,
                                    .alloc = uvcc_host_allocator(),
                                    .random = {same_bytes, &state},
-                                   .shape =
-                                       serving_request(c->features, c->classes, c->frac_bits, ROWS),
+                                   .shape = serving_request(&c->form, ROWS),
                                    .values = v};
     return c->features <= 64 && uvcc_request_new(&r, &q) == 0 ? r : NULL;
 }
@@ -101,16 +100,16 @@ static int talk(const client_config *c, bool alone) {
     n.alloc = uvcc_host_allocator();
     n.random = uvcc_host_random();
     int rc = r[0] != NULL && r[1] != NULL && uvcc_net_new(&net, &n) == 0 ? 0 : -1;
-    const unsigned parties = alone ? 1 : UVCC_PARTIES;
-    for (unsigned p = 0; p < parties && rc == 0; p++)
+    const unsigned count = alone ? 1 : UVCC_PARTIES;
+    for (unsigned p = 0; p < count && rc == 0; p++)
         rc = add(net, c, p, &e[p]);
     while (rc == 0 && !over(e, r, alone)) {
-        for (unsigned p = 0; p < parties && rc == 0; p++)
+        for (unsigned p = 0; p < count && rc == 0; p++)
             rc = turn(p, &e[p], r[p == 2]);
         if (uvcc_net_wait(net, uvcc_host_now_ns() + 100000000u) < 0)
             rc = -1;
     }
-    for (unsigned p = 0; p < parties; p++) {
+    for (unsigned p = 0; p < count; p++) {
         if (e[p].in_net)
             (void)uvcc_net_remove_link(net, uvcc_dialog_link(e[p].d));
         uvcc_dialog_free(e[p].d);

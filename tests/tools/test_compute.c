@@ -11,6 +11,8 @@
 #include "compute.h"
 #include "run_options.h"
 
+#define MODELS UVCC_DATA_DIR "/models/"
+
 static const char *value; /* of every variable */
 
 static char *look_up(const char *name) {
@@ -184,8 +186,13 @@ static void ends(const char *words, const char *says) {
 /* Every command that has --compute, as a user runs it. */
 static void commands_say_what_is_wrong(void **state) {
     (void)state;
-    static const char *const commands[] = {"train --data t.csv", "train --model transformer",
-                                           "generate kept", "nonlinear relu"};
+    static const char *const commands[] = {"train --data t.csv",
+                                           "train --model transformer",
+                                           "generate kept",
+                                           "nonlinear relu",
+                                           "infer --model . --ids 1",
+                                           "generate --model . --ids 1",
+                                           "train --model . --data t.csv"};
     char words[160];
     write_file("t.csv", "1,2,0\n3,4,1\n1,2,0\n3,4,1\n5,6,1\n", 30);
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
@@ -206,6 +213,9 @@ static void commands_say_what_is_wrong(void **state) {
     const char *why = NULL;
     if (card_count(&why) == 0) { /* the tool may know of cards what this test does not */
         refused("train --data t.csv --batch 2 --compute gpu", "--compute gpu: ");
+        ends("infer --model " MODELS "gpt2 --ids 1 --value-bits 7 --inner-bits 7 --compute gpu",
+             "--compute gpu: ");
+        ends("generate --model " MODELS "gpt2 --ids 1 --length 1 --compute gpu", "--compute gpu: ");
         ends("nonlinear relu --compute gpu", "give inline or threads to do without");
         ends("selftest --backend gpu", "give cpu to test what this CPU has");
     }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "card.h"
 #include "lm/checkpoint.h"
 #include "model/safetensors.h"
 #include "report.h"
@@ -102,6 +103,13 @@ static void test_head(void **state) {
     assert_int_equal(number(held, "rows"), 4);
     assert_true(number(held, "accuracy") > 0.7 && number(held, "loss") < log(2));
     json_decref(j);
+    j = tuned("gpt2", "labels.safetensors", "--steps 2 --batch 4 --check --fold");
+    json_t *apart = tuned("gpt2", "labels.safetensors", "--steps 2 --batch 4");
+    assert_true(json_is_true(json_object_get(j, "reference_equal")));
+    assert_true(number(j, "bytes_online") < 0.95 * number(apart, "bytes_online"));
+    assert_true(fabs(number(j, "final_loss") - number(apart, "final_loss")) < 0.01);
+    json_decref(j);
+    json_decref(apart);
     remove_tree("labels.safetensors");
 }
 
@@ -201,7 +209,7 @@ static void test_resume(void **state) {
              "train --model %sgpt2 --data labels.safetensors --mode exact --steps 4 --batch 4 --lr "
              "0.1 --held-out 8 --public --checkpoint kept",
              MODELS);
-    char progress[WORDS + 16];
+    char progress[WORDS + 32];
     snprintf(progress, sizeof progress, "%s --progress", words);
     outcome o = interrupt_tool(progress, "stderr");
     assert_int_equal(o.status, EXIT_INTERRUPTED);
@@ -221,6 +229,14 @@ static void test_resume(void **state) {
     refused(progress, "begun with --seed 1, not 2");
     snprintf(progress, sizeof progress, "%s --tokens 5", words);
     refused(progress, "begun with a checkpoint SHA-256");
+    snprintf(progress, sizeof progress, "%s --method lora --to 1", words);
+    refused(progress, "begun with --method head, not lora");
+    snprintf(progress, sizeof progress, "%s --optimizer sgd", words);
+    refused(progress, "begun with --optimizer adamw, not sgd");
+    snprintf(progress, sizeof progress, "%s --to 1", words);
+    refused(progress, "begun with --to all, not 1");
+    refused("train --model transformer --checkpoint kept",
+            "kept has a model of uvcc train --model DIR");
     json_decref(whole);
     remove_tree("kept");
     remove_tree("labels.safetensors");
@@ -267,13 +283,17 @@ static void refused_of(const char *model, const char *more, const char *what) {
 static void test_refusals(void **state) {
     (void)state;
     static const int64_t low[2] = {0, 1}, odd[2] = {-1, 0}, far[4] = {1, 2, 3, 97};
+    static const int64_t first[4] = {1, 1, 0, 0};
     const part one[] = {{"input_ids", 2, far}, {"labels", 0, odd}}, more[] = {{"labels", 0, low}};
+    const part blank[] = {
+        {"input_ids", 2, first}, {"labels", 0, low}, {"attention_mask", 2, first}};
     write_labels("labels.safetensors", false);
     write_labels("padded.safetensors", true);
     write_next("next.safetensors");
     write_data("odd.safetensors", one, 2, 2);
     write_data("none.safetensors", more, 1, 2);
     write_data("far.safetensors", one, 1, 2);
+    write_data("blank.safetensors", blank, 3, 2);
     refused("train --model none --data x", "is neither mlp nor transformer, nor the directory");
     refused("train --model next.safetensors --data x", "nor the directory of a checkpoint");
     refused("train --model . --data next.safetensors --method full", "config.json");
@@ -283,7 +303,14 @@ static void test_refusals(void **state) {
     refused_of("gpt2", "--data odd.safetensors", "label -1 of row 0");
     refused_of("gpt2", "--data far.safetensors --method full --batch 2", "97 is not one of");
     refused_of("gpt2", "--data next.safetensors", "has no labels to learn");
-    refused_of("gpt2", "--data next.safetensors --method lora --labels 2", "--labels: ");
+    refused_of("gpt2", "--data next.safetensors --method lora --labels 2", "--labels does nothing");
+    refused_of("gpt2", "--data next.safetensors --method lora --label-owner 2",
+               "--label-owner does nothing: next.safetensors has no labels");
+    refused_of("gpt2", "--data labels.safetensors --method lora --rank 1000",
+               "--rank must be 1 to the width, 24");
+    refused_of("gpt2", "--data labels.safetensors --method lora --fold", "--fold does nothing");
+    refused_of("bert", "--data labels.safetensors --fold", "--fold: norms behind the sums");
+    refused_of("bert", "--data blank.safetensors", "attention_mask: sequence 2 is padding alone");
     refused_of("gpt2", "--data labels.safetensors --pool tanh", "has no pooler");
     refused_of("gpt2", "--data labels.safetensors --rank 2", "--rank does nothing");
     refused_of("gpt2", "--data labels.safetensors --batch 3", "--batch 3: give a power of two");
@@ -296,10 +323,13 @@ static void test_refusals(void **state) {
     refused_of("gpt2", "--data labels.safetensors --products beaver", "--products beaver");
     refused_of("gpt2", "--data labels.safetensors --out labels.safetensors", "--out");
     refused_of("gpt2", "--data next.safetensors --method full --public", "--public");
-    refused_of("gpt2", "--data padded.safetensors --method lora", "pool must be FIRST or TANH");
+    refused_of("gpt2", "--data padded.safetensors --method lora", "--pool must be first or tanh");
     refused_of("bert", "--data next.safetensors --method lora", "logits of bert are not there");
     refused_of("bert", "--data labels.safetensors --extend", "no option --extend");
-    static const char *const all[] = {"labels", "padded", "next", "odd", "none", "far"};
+    if (card_count(NULL) == 0)
+        refused_of("gpt2", "--data labels.safetensors --compute gpu",
+                   "give inline or threads to do without");
+    static const char *const all[] = {"labels", "padded", "next", "odd", "none", "far", "blank"};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         char path[32];
         snprintf(path, sizeof path, "%s.safetensors", all[i]);

@@ -380,6 +380,8 @@ static void test_refusals(void **state) {
          "131 weights leave 1 bits, the greatest is 3.70703; give --weight-bits 2"},
         {"--model " MODELS "none --ids 1", "none/config.json"},
         {"--model " MODELS "gpt2 --ids 1 --output nowhere/y", "nowhere/y"},
+        {"--model " MODELS "bert --ids 1,2 --calibrate nosuch",
+         "nosuch: cannot be opened: No such file or directory"},
         {"--model " ASK " --text a --calibrate " MODELS "gpt2/expected.safetensors",
          "which does not fit input_ids"},
     };

@@ -347,18 +347,30 @@ static void test_shapes(void **state) {
     const serving_model m = {
         .features = 5, .classes = 3, .hidden = {2, {7, 4}}, .frac_bits = 12, .rows = 8};
     assert_int_equal(serving_weights(&m), 5 * 7 + 7 + 7 * 4 + 4 + 4 * 3 + 3);
-    uvcc_request_shape s = serving_request(5, 3, 12, 8);
-    assert_true(serving_takes(&m, &s));
-    uint32_t *const words[] = {&s.entry, &s.in_rows, &s.in_cols, &s.out_rows, &s.out_cols};
-    for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++)
-        for (int by = -1; by <= 1; by += 2) {
-            s = serving_request(5, 3, 12, 8);
-            *words[i] += (uint32_t)by;
-            assert_false(serving_takes(&m, &s));
+    const serving_form row = serving_perceptron(5, 3, 12, 8);
+    const serving_form sequence = {.entry = SERVING_PASS | 12,
+                                   .units = 8,
+                                   .in_rows = 6,
+                                   .in_cols = 5,
+                                   .out_rows = 2,
+                                   .out_cols = 3};
+    const serving_form *const forms[] = {&row, &sequence};
+    for (unsigned k = 0; k < 2; k++) {
+        const serving_form *f = forms[k];
+        uvcc_request_shape s = serving_request(f, 8);
+        assert_true(serving_takes(f, &s));
+        assert_false(serving_takes(forms[1 - k], &s));
+        uint32_t *const words[] = {&s.entry, &s.in_rows, &s.in_cols, &s.out_rows, &s.out_cols};
+        for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++)
+            for (int by = -1; by <= 1; by += 2) {
+                s = serving_request(f, 8);
+                *words[i] += (uint32_t)by;
+                assert_false(serving_takes(f, &s));
+            }
+        for (uint32_t units = 0; units <= 9; units++) {
+            s = serving_request(f, units);
+            assert_int_equal(serving_takes(f, &s), units >= 1 && units <= 8);
         }
-    for (uint32_t rows = 0; rows <= 9; rows++) {
-        s = serving_request(5, 3, 12, rows);
-        assert_int_equal(serving_takes(&m, &s), rows >= 1 && rows <= 8);
     }
 }
 

@@ -19,8 +19,11 @@ static void test_pool_reuses(void **state) {
     void *b = uvcci_arena_take(&p, 5000);
     assert_true(p.peak_bytes >= 6000 && p.used_bytes == p.peak_bytes);
     uvcci_arena_give(&p, a, 1000);
-    uvcci_arena_give(&p, b, 5000);
+    const uint64_t held = p.held_bytes;
+    uvcci_arena_drop(&p, b, 5000); /* not kept */
+    assert_true(p.held_bytes <= held - 5000 && p.used_bytes == 0);
     uvcci_arena_give(&p, NULL, 7);
+    uvcci_arena_drop(&p, NULL, 7);
     uvcci_arena_drain(&p);
     assert_int_equal(p.held_bytes, 0);
     assert_int_equal(mem.live_blocks, 0);

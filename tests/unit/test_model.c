@@ -1307,6 +1307,68 @@ static void test_memory_refused(void **state) {
     free_values(&v);
 }
 
+static void set_tensor_of(uvcc_reference *r, const uvcc_program *p, const char *name,
+                          const int64_t *v) {
+    assert_int_equal(uvcc_reference_set(r, (uint32_t)uvcc_program_find(p, name), v), 0);
+}
+
+/* The same values in and out of tensors that hosts set and read: nothing is anybody's input. */
+static void same_of_shares(uvcc_model_config c) {
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_model_weight w;
+    uint32_t weights[64];
+    values v;
+    uvcc_program *p;
+    uvcc_reference *r;
+    char why[256] = "";
+    draw_values(&v, &c);
+    make_twin(&v);
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    assert_int_equal(uvcc_model_weights(&c, p, "", weights, why, sizeof why), 0);
+    assert_int_equal(uvcc_model_forward_shared(&c, p, weights, &al, why, sizeof why), 0);
+    assert_int_equal(uvcc_program_finish(p, why, sizeof why), 0);
+    assert_null(uvcc_program_input_at(p, 0, 0));
+    assert_null(uvcc_program_output_at(p, 0, 0));
+    const uint32_t y = (uint32_t)uvcc_program_find(p, "Y");
+    const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, y);
+    assert_int_equal(d->lifetime, UVCC_PERSIST);
+    assert_int_equal(d->scale,
+                     c.frac_bits - (c.mode == UVCC_MODEL_FAST ? UVCC_MODEL_OPEN_SHIFT : 0));
+    assert_int_equal(uvcc_reference_new(&r, p, &al), 0);
+    const int64_t *at = v.weights;
+    for (uint32_t i = 0; uvcc_model_weight_at(&c, i, &w) == 0; i++) {
+        set_tensor_of(r, p, w.name, at);
+        at += (size_t)w.rows * w.cols;
+    }
+    set_tensor_of(r, p, "X", v.x);
+    if (c.padding)
+        set_tensor_of(r, p, "PADDING", v.pad);
+    assert_int_equal(uvcc_reference_step(r, 0, why, sizeof why), 0);
+    assert_memory_equal(uvcc_reference_get(r, y), v.y, v.out * sizeof *v.y);
+    uvcc_reference_free(r);
+    uvcc_program_free(p);
+    free_values(&v);
+}
+
+static void test_shared(void **state) {
+    (void)state;
+    const uvcc_allocator al = uvcc_host_allocator();
+    char why[256] = "";
+    uint32_t weights[64] = {0};
+    uvcc_program *p;
+    uvcc_model_config c = classifier();
+    same_of_shares(c);
+    c.mode = UVCC_MODEL_FAST;
+    same_of_shares(c);
+    same_of_shares(gpt2());
+    c.input = UVCC_MODEL_INPUT_TOKENS;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    assert_int_equal(uvcc_model_forward_shared(&c, p, weights, &al, why, sizeof why),
+                     UVCC_ERR_CONFIG);
+    assert_string_equal(why, "input: ids are given by a party; take ONE_HOT or HIDDEN");
+    uvcc_program_free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bert),           cmocka_unit_test(test_others),
@@ -1323,6 +1385,7 @@ int main(void) {
         cmocka_unit_test(test_means),          cmocka_unit_test(test_logits),
         cmocka_unit_test(test_end_weights),    cmocka_unit_test(test_rotary_table),
         cmocka_unit_test(test_rotary_again),   cmocka_unit_test(test_plain_norms),
+        cmocka_unit_test(test_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -281,22 +281,21 @@ static int judge(const client *c, const uvcc_request_state *st, uint64_t *wait_n
             "parties changed its own",
             parties_of(by, who));
     if ((by = who_said(st, UVCC_REQUEST_REFUSED)) != 0)
-        return report_error(EXIT_BAD_INPUT,
-                            "party %s refuses the request: features, classes, frac_bits or rows of "
-                            "%s are not those of job.run there",
-                            parties_of(by, who), c->c->parties.file);
+        return report_error(
+            EXIT_BAD_INPUT, "party %s refuses the request: %s of %s %s not those of job.run there",
+            parties_of(by, who), c->c->run != NULL ? "run" : "features, classes, frac_bits or rows",
+            c->c->parties.file, c->c->run != NULL ? "has members that are" : "are");
     if (who_said(st, UVCC_REQUEST_BUSY) != 0)
         *wait_ns = BUSY_NS;
     return EXIT_LATER;
 }
 
-static int new_request(client *c, const int64_t *values, uint32_t rows) {
-    const uvcc_request_config r = {
-        .size = sizeof r,
-        .alloc = uvcc_host_allocator(),
-        .random = uvcc_host_random(),
-        .shape = serving_request(c->c->features, c->c->classes, c->c->frac_bits, rows),
-        .values = values};
+static int new_request(client *c, const int64_t *values, uint32_t units) {
+    const uvcc_request_config r = {.size = sizeof r,
+                                   .alloc = uvcc_host_allocator(),
+                                   .random = uvcc_host_random(),
+                                   .shape = serving_request(&c->c->form, units),
+                                   .values = values};
     uvcc_request_free(c->request);
     c->request = NULL;
     int rc = uvcc_request_new(&c->request, &r);
@@ -356,12 +355,13 @@ static void pause_for(client *c, uint64_t wait_ns) {
         wait_for_work(c, until);
 }
 
-int client_ask(client *c, const int64_t *values, uint32_t rows, int64_t *out) {
+int client_ask(client *c, const int64_t *values, uint32_t units, int64_t *out) {
+    const uvcc_request_shape s = serving_request(&c->c->form, units);
     const uint64_t until = uvcc_host_now_ns() + c->patience_ns;
     for (bool again = false;; again = true) {
         uvcc_request_state st = {0};
         uint64_t wait_ns = 0;
-        int status = new_request(c, values, rows);
+        int status = new_request(c, values, units);
         if (status == EXIT_DONE)
             status = drive(c, until, &st);
         if (status == EXIT_LATER)
@@ -369,7 +369,7 @@ int client_ask(client *c, const int64_t *values, uint32_t rows, int64_t *out) {
         if (status != EXIT_DONE)
             return status;
         if (st.kind == UVCC_REQUEST_DONE) {
-            const int rc = uvcc_request_output(c->request, out, (size_t)rows * c->c->classes);
+            const int rc = uvcc_request_output(c->request, out, (size_t)s.out_rows * s.out_cols);
             return rc == 0 ? EXIT_DONE
                            : report_error(EXIT_FAILED, "the answer: %s", uvcc_error_text(rc));
         }

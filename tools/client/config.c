@@ -2,6 +2,7 @@
 /* config.c - the file of `uvcc client --config`: who the parties are, as in a party's own file, and
  * what their model takes. */
 #include <sodium.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../flags_json.h"
@@ -24,10 +25,11 @@ static const flag members[] = {
     {"rows", NULL, FLAG_COUNT, AT(rows), 1, SERVING_ROWS_MAX, NULL, NULL},
     {"frac-bits", NULL, FLAG_COUNT, AT(frac_bits), 4, 24, NULL, NULL},
     {"scale", NULL, FLAG_REAL, AT(scale), 0, UINT32_MAX, NULL, NULL},
+    {"model", "a directory", FLAG_TEXT, AT(model), 0, 0, NULL, NULL},
     {"suite", "chacha20-poly1305, aes-256-gcm", FLAG_CHOICE, AT(suite), 0, 0, suites, NULL},
 };
 #undef AT
-static const char *const other_members[] = {"parties", NULL};
+static const char *const other_members[] = {"parties", "run", NULL};
 static const flag_set set = {.flags = members, .count = sizeof members / sizeof members[0]};
 
 static int missing(const client_config *c, const char *member, const char *what) {
@@ -40,6 +42,11 @@ static int check(const client_config *c) {
         return missing(c, "job", "the name that the parties' \"job\" has");
     if (c->parties.identity == NULL)
         return missing(c, "identity", "the file that uvcc keygen --out made");
+    if (c->run != NULL)
+        return EXIT_DONE;
+    if (c->model != NULL)
+        return report_error(EXIT_BAD_INPUT, "%s: model does nothing without run; leave it out",
+                            c->parties.file);
     if (c->features == 0)
         return missing(c, "features", "the numbers of a row, as job.run.features of the parties");
     if (c->classes == 0)
@@ -61,6 +68,27 @@ static int read_keys(client_config *c) {
     return status;
 }
 
+/* The parties' job.run, copied: it has what the rows' members say otherwise. */
+static int read_pass(client_config *c, const json_t *run) {
+    static const char *const of_rows[] = {"features", "classes", "rows", "frac_bits", "scale"};
+    for (size_t i = 0; i < sizeof of_rows / sizeof of_rows[0]; i++)
+        if (json_object_get(c->parties.root, of_rows[i]) != NULL)
+            return report_error(EXIT_BAD_INPUT, "%s: %s does nothing with run; leave it out",
+                                c->parties.file, of_rows[i]);
+    if (json_object_get(run, "model") == NULL)
+        return report_error(EXIT_BAD_INPUT,
+                            "%s: run.model is missing; give the job.run of parties that serve a "
+                            "transformer, copied (of a perceptron features and classes)",
+                            c->parties.file);
+    c->run = calloc(1, sizeof *c->run);
+    if (c->run == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    const int status = pass_read_served(c->run, c->parties.file, "run", run);
+    if (status == EXIT_DONE)
+        c->form = pass_form(c->run);
+    return status;
+}
+
 int client_config_read(client_config *c, const char *path) {
     char text[MESSAGE_BYTES] = "";
     const flag_message m = {text, sizeof text};
@@ -69,7 +97,12 @@ int client_config_read(client_config *c, const char *path) {
         return report_error(EXIT_BAD_INPUT, "%s", text);
     if (flags_take_json(&set, NULL, other_members, c, c->parties.root, "", &m) != 0)
         return report_error(EXIT_BAD_INPUT, "%s: %s", path, text);
-    int status = check(c);
+    const json_t *run = json_object_get(c->parties.root, "run");
+    int status = run != NULL ? read_pass(c, run) : EXIT_DONE;
+    if (run == NULL)
+        c->form = serving_perceptron(c->features, c->classes, c->frac_bits, c->rows);
+    if (status == EXIT_DONE)
+        status = check(c);
     if (status == EXIT_DONE && config_parties(&c->parties, &m) != 0)
         status = report_error(EXIT_BAD_INPUT, "%s: %s", path, text);
     if (status == EXIT_DONE && config_datagram(&c->parties))
@@ -82,6 +115,9 @@ int client_config_read(client_config *c, const char *path) {
 }
 
 void client_config_free(client_config *c) {
+    if (c->run != NULL)
+        pass_free(c->run);
+    free(c->run);
     config_free(&c->parties);
     sodium_memzero(c, sizeof *c);
 }

@@ -18,7 +18,8 @@
 #define MESSAGE_BYTES 600u
 
 typedef struct client_options {
-    const char *config, *input, *output;
+    const char *config;
+    client_asks asks;
     uint32_t patience;
     bool help;
 } client_options;
@@ -27,10 +28,16 @@ typedef struct client_options {
 static const flag options[] = {
     {"config", "FILE", FLAG_TEXT, AT(config), 0, 0, NULL,
      "the parties, this client's key and the model's shape, as JSON (docs/clients.md). Required"},
-    {"input", "FILE", FLAG_TEXT, AT(input), 0, 0, NULL,
-     "the rows: a CSV file of numbers, one row per line. Required"},
-    {"output", "FILE|-", FLAG_TEXT, AT(output), 0, 0, NULL,
-     "where the predictions go, as CSV; - is standard output (-)"},
+    {"input", "FILE", FLAG_TEXT, AT(asks.input), 0, 0, NULL,
+     "of a perceptron the rows: a CSV file of numbers, one row per line. Of a transformer what "
+     "uvcc infer --input takes, or a file that ends in .safetensors with inputs_embeds"},
+    {"text", "TEXT", FLAG_TEXT, AT(asks.text), 0, 0, NULL,
+     "or a text, for transformers whose tokens are bytes"},
+    {"ids", "N[,N...]", FLAG_TEXT, AT(asks.ids), 0, 0, NULL,
+     "or tokens of a transformer: 1,2,3 is a sequence, and 1,2;3,4 are two"},
+    {"output", "FILE|-", FLAG_TEXT, AT(asks.output), 0, 0, NULL,
+     "where the predictions go, as CSV; of a transformer all values, as JSON if the name ends in "
+     ".json, else as safetensors; - is standard output, with the greatest of each row (-)"},
     {"patience", "SECONDS", FLAG_COUNT, AT(patience), 1, 86400, NULL,
      "how long to wait for the answer to one request, asked again or not (60)"},
     {"help", NULL, FLAG_SWITCH, AT(help), 0, 0, NULL, "show this"},
@@ -43,21 +50,25 @@ static void print_help(void) {
     flags_text(
         stdout,
         "Usage: uvcc client --config FILE --input FILE [OPTION...]\n"
+        "       uvcc client --config FILE --text TEXT [OPTION...]\n"
+        "       uvcc client --config FILE --ids N[,N...] [OPTION...]\n"
         "\n"
-        "Asks three parties, whose job serves clients, what their model makes of some rows. Each\n"
-        "row goes to them as shares, of which no party alone knows anything, and the answer opens\n"
-        "here alone. They need not know where this runs, but its public key.\n"
+        "Asks three parties, whose job serves clients, what their model makes of some rows, or of\n"
+        "sequences of tokens. Each row goes to them as shares, of which no party alone knows\n"
+        "anything, and the answer opens here alone. They need not know where this runs, but its\n"
+        "public key.\n"
         "\n"
-        "A line of the output has the class and then the number of each class, for each row of "
-        "the\n"
-        "input.\n"
+        "Of a perceptron a line of the output has the class and then the number of each class, "
+        "for\n"
+        "each row of the input.\n"
         "\n"
         "Options (defaults in parentheses):\n");
     flags_print(&set, stdout);
-    flags_text(stdout, "\n"
-                       "Exit status: 0 done, 1 failed (a party lies, or the system fails), 2 wrong "
-                       "options, configuration or rows, 75 no answer in time: try again later, 130 "
-                       "interrupted.\n");
+    flags_text(stdout,
+               "\n"
+               "Exit status: 0 done, 1 failed (a party lies, or the system fails), 2 wrong "
+               "options, configuration or input, 75 no answer in time: try again later, 130 "
+               "interrupted.\n");
 }
 
 /* ---- rows ---- */
@@ -113,7 +124,9 @@ static void write_head(FILE *to, const client_config *c) {
 
 /* ---- the command ---- */
 
-static int ask_all(client *of, const client_config *c, const int64_t *x, uint32_t rows, FILE *to) {
+static int ask_all(client *of, const client_config *c, const int64_t *x, uint32_t rows,
+                   atomic_file *out) {
+    FILE *to = atomic_file_stream(out);
     int64_t *answer = malloc((size_t)c->rows * c->classes * sizeof *answer);
     int status = answer != NULL ? EXIT_DONE : report_error(EXIT_FAILED, "out of memory");
     for (uint32_t at = 0; at < rows && status == EXIT_DONE; at += c->rows) {
@@ -124,12 +137,10 @@ static int ask_all(client *of, const client_config *c, const int64_t *x, uint32_
         for (uint32_t r = 0; r < n && status == EXIT_DONE; r++)
             write_row(to, c, answer + (size_t)r * c->classes);
     }
-    if (status == EXIT_INTERRUPTED)
-        (void)report_error(status, "interrupted");
     if (answer != NULL)
         sodium_memzero(answer, (size_t)c->rows * c->classes * sizeof *answer);
     free(answer);
-    return status;
+    return status == EXIT_DONE ? atomic_file_finish(out) : status;
 }
 
 /* What is read is not written over. */
@@ -138,8 +149,18 @@ static int check_output(const client_options *o, const client_config *c) {
     if (!config_path(&c->parties, c->parties.identity, identity))
         return report_error(EXIT_BAD_INPUT, "%s: identity: the path is too long", o->config);
     const output_use read[] = {
-        {"--input", o->input}, {"--config", o->config}, {"identity", identity}};
-    return atomic_file_spares("output", o->output, read, sizeof read / sizeof read[0]);
+        {"--input", o->asks.input}, {"--config", o->config}, {"identity", identity}};
+    return atomic_file_spares("output", o->asks.output, read, sizeof read / sizeof read[0]);
+}
+
+/* A perceptron takes rows of a file. */
+static int check_asks(const client_options *o, const client_config *c) {
+    const client_asks *a = &o->asks;
+    if (c->run == NULL && (a->text != NULL || a->ids != NULL))
+        return report_error(EXIT_BAD_INPUT,
+                            "--%s is for a transformer, and %s has no run; give --input FILE",
+                            a->text != NULL ? "text" : "ids", o->config);
+    return EXIT_DONE;
 }
 
 static int run(const client_options *o) {
@@ -152,15 +173,18 @@ static int run(const client_options *o) {
     if (status == EXIT_DONE)
         status = check_output(o, &c);
     if (status == EXIT_DONE)
-        status = read_rows(&c, o->input, &x, &rows);
+        status = check_asks(o, &c);
     if (status == EXIT_DONE)
-        out = atomic_file_open_own("output", o->output, &status);
+        status = c.run != NULL ? client_pass_read(&c, &o->asks)
+                               : read_rows(&c, o->asks.input, &x, &rows);
+    if (status == EXIT_DONE)
+        out = atomic_file_open_own("output", o->asks.output, &status);
     if (status == EXIT_DONE)
         status = client_open(&of, &c, o->patience);
     if (status == EXIT_DONE)
-        status = ask_all(of, &c, x, rows, atomic_file_stream(out));
-    if (status == EXIT_DONE)
-        status = atomic_file_finish(out);
+        status = c.run != NULL ? client_pass_ask(of, &c, out) : ask_all(of, &c, x, rows, out);
+    if (status == EXIT_INTERRUPTED)
+        (void)report_error(status, "interrupted");
     client_close(of);
     atomic_file_close(out);
     if (x != NULL)
@@ -173,18 +197,22 @@ static int run(const client_options *o) {
 int client_main(int argc, char *const *argv) {
     char text[MESSAGE_BYTES];
     const flag_message m = {text, sizeof text};
-    client_options o = {.output = "-", .patience = 60};
+    client_options o = {.asks.output = "-", .patience = 60};
     if (flags_parse(&set, &o, argc, argv, NULL, NULL, &m) != 0)
         return report_error(EXIT_BAD_INPUT, "%s", text);
     if (o.help) {
         print_help();
         return EXIT_DONE;
     }
-    if (o.config == NULL || o.input == NULL)
+    if (o.config == NULL)
         return report_error(EXIT_BAD_INPUT,
-                            o.config == NULL
-                                ? "--config FILE is missing; docs/clients.md describes it"
-                                : "--input FILE is missing; name the CSV file with the rows");
+                            "--config FILE is missing; docs/clients.md describes it");
+    if ((o.asks.input != NULL) + (o.asks.text != NULL) + (o.asks.ids != NULL) != 1)
+        return report_error(EXIT_BAD_INPUT,
+                            o.asks.input != NULL || o.asks.text != NULL || o.asks.ids != NULL
+                                ? "give one of --input, --text and --ids"
+                                : "--input FILE is missing; name the file with the rows, or give "
+                                  "a transformer --text or --ids");
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
     interrupt_catch();

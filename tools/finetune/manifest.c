@@ -13,7 +13,7 @@
 #include "../report.h"
 
 #define PATH_BYTES 4096u
-#define VERSION    1
+#define VERSION    2
 #define FILE_NAME  "finetune.json"
 
 /* What a model was begun with: values as text, by the names of options. */
@@ -66,6 +66,20 @@ __attribute__((format(printf, 3, 4))) static int put(json_t *o, const char *name
     return json_object_set_new(o, name, json_string(text));
 }
 
+/* A number, or the word that the option has for it. */
+static int put_count(json_t *o, const char *name, uint32_t v) {
+    const char *word = ft_options_word(name, v);
+    return word != NULL ? put(o, name, "%s", word) : put(o, name, "%u", v);
+}
+
+static const char *pool_word(const ft_model *m) {
+    static const char *const words[] = {[UVCC_MODEL_POOL_NONE] = "none",
+                                        [UVCC_MODEL_POOL_FIRST] = "first",
+                                        [UVCC_MODEL_POOL_TANH] = "tanh",
+                                        [UVCC_MODEL_POOL_MEAN] = "mean"};
+    return words[m->cfg.model.pool];
+}
+
 static int put_hash(json_t *o, const char *name, const void *bytes, size_t len) {
     uint8_t hash[crypto_hash_sha256_BYTES];
     char hex[2 * sizeof hash + 1];
@@ -101,7 +115,7 @@ static json_t *manifest_of(const ft_options *o, const ft_model *m, const ft_data
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
         uint32_t v;
         memcpy(&v, (const uint8_t *)o + counts[i].at, sizeof v);
-        bad |= put(all, counts[i].name, "%u", v);
+        bad |= put_count(all, counts[i].name, v);
     }
     for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {
         double v;
@@ -110,7 +124,8 @@ static json_t *manifest_of(const ft_options *o, const ft_model *m, const ft_data
     }
     bad |= put(all, "--seed", "%llu", (unsigned long long)o->run.seed);
     bad |= put(all, "--public", "%s", o->public_weights ? "yes" : "no");
-    bad |= put(all, "--pool", "%u", m->cfg.model.pool);
+    bad |= put(all, "--fold", "%s", o->fold ? "yes" : "no");
+    bad |= put(all, "--pool", "%s", pool_word(m));
     bad |= put(all, "--labels", "%u", m->cfg.model.labels);
     bad |= put(all, "--microbatches", "%u", m->cfg.microbatches);
     bad |= put(all, "--weight-bits", "%u", m->from.pass.weight_bits);

@@ -27,6 +27,7 @@ static int load(ft_model *m, const ft_data *d, const ft_options *o, uint8_t give
                         .takes = o->public_weights ? TAKES_HIDDEN : TAKES_ONE_HOT,
                         .gives = gives,
                         .public_weights = o->public_weights,
+                        .fold = o->fold,
                         .ignore_unknown = o->ignore_unknown};
     const int status = model_load(&m->from, &mo, d->tokens);
     if (status != EXIT_DONE || m->from.refused[0] == '\0')
@@ -70,9 +71,13 @@ static int load_classified(ft_model *m, const ft_data *d, const ft_options *o) {
 static int load_checkpoint(ft_model *m, const ft_data *d, const ft_options *o) {
     if (d->labelled)
         return load_classified(m, d, o);
-    const char *option = o->labels != 0 ? "--labels" : o->pool_given ? "--pool" : NULL;
+    const char *option = o->labels != 0         ? "--labels"
+                         : o->pool_given        ? "--pool"
+                         : o->label_owner_given ? "--label-owner"
+                                                : NULL;
     if (option != NULL)
-        return report_error(EXIT_BAD_INPUT, "%s: %s has no labels", option, o->data);
+        return report_error(EXIT_BAD_INPUT, "%s does nothing: %s has no labels; leave it out",
+                            option, o->data);
     if (o->method == UVCC_FINETUNE_HEAD)
         return report_error(EXIT_BAD_INPUT,
                             "--method head: %s has no labels to learn; give --method lora or full "
@@ -103,6 +108,33 @@ static int check_rows(const ft_data *d, const ft_options *o) {
                         o->batch, d->tokens);
 }
 
+/* The library names its fields; a command has options for most of them. */
+static int refuse(const ft_options *o, const char *line) {
+    static const struct {
+        const char *field, *option;
+    } names[] = {{"pool ", "--pool"},
+                 {"rank ", "--rank"},
+                 {"labels ", "--labels"},
+                 {"microbatches ", "--microbatches"},
+                 {"learning_rate ", "--lr"},
+                 {"final_rate ", "--final-rate"},
+                 {"weight_decay ", "--weight-decay"},
+                 {"warmup ", "--warmup"},
+                 {"clip ", "--clip"},
+                 {"steps ", "--steps"},
+                 {"tokens ", "--tokens"},
+                 {"value_bits ", "--value-bits"},
+                 {"inner_bits ", "--inner-bits"},
+                 {"weight_bits ", "--weight-bits"},
+                 {"frac_bits ", "--frac-bits"}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const size_t n = strlen(names[i].field);
+        if (strncmp(line, names[i].field, n) == 0)
+            return report_error(EXIT_BAD_INPUT, "%s %s", names[i].option, line + n);
+    }
+    return report_error(EXIT_BAD_INPUT, "%s: %s", o->model, line);
+}
+
 static int configure(ft_model *m, const ft_data *d, const ft_options *o) {
     uvcc_finetune_config *c = &m->cfg;
     char message[256] = "";
@@ -126,7 +158,7 @@ static int configure(ft_model *m, const ft_data *d, const ft_options *o) {
     c->label_owner = (uint8_t)(d->labelled ? o->label_owner : o->text_owner);
     c->receiver = (uint8_t)o->receiver;
     if (uvcc_finetune_check(c, message, sizeof message) != 0)
-        return report_error(EXIT_BAD_INPUT, "%s: %s", o->model, message);
+        return refuse(o, message);
     if (o->held_out % c->model.sequences != 0)
         return report_error(EXIT_BAD_INPUT,
                             "--held-out %u is no multiple of the %u rows of a microbatch; give one "

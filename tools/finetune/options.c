@@ -2,6 +2,7 @@
 /* options.c - see options.h. What depends on the checkpoint is checked when it is read. */
 #include "options.h"
 
+#include <string.h>
 #include <sys/stat.h>
 #include <uvcc/finetune.h>
 
@@ -59,6 +60,10 @@ static const flag flags[] = {
      "trained matrices shrink by --lr times X a step (0)"},
     {"public", NULL, FLAG_SWITCH, AT(public_weights), 0, 0, NULL,
      "all parties know the checkpoint: what is trained stays secret. Not with --method full"},
+    {"fold", NULL, FLAG_SWITCH, AT(fold), 0, 0, NULL,
+     "gains and shifts of norms go into the matrices behind them (docs/pretrained.md). With "
+     "--method "
+     "head, and not of bert"},
     {"mode", "fast|exact|exact-dcf", FLAG_CHOICE, AT(mode), 0, 0, modes,
      "how truncations are made and functions find their table entry: fast rounds at random, the "
      "two others give the same weights as the plaintext run (fast)"},
@@ -71,8 +76,8 @@ static const flag flags[] = {
      "the same of scores and inputs of the activation (--value-bits)"},
     {"text-owner", "P", FLAG_COUNT, AT(text_owner), 0, 2, NULL, "party that gives the tokens (0)"},
     {"label-owner", "P", FLAG_COUNT, AT(label_owner), 0, 2, NULL,
-     "party that gives the labels, and alone sees losses and predicted labels (1; without labels "
-     "--text-owner)"},
+     "party that gives the labels, and alone sees losses and predicted labels (1). Not without "
+     "labels: then --text-owner sees the losses"},
     {"to", "0|1|2|all", FLAG_CHOICE, AT(receiver), 0, 0, receivers,
      "party that gets the trained weights (all)"},
     {"out", "FILE", FLAG_TEXT, AT(out), 0, 0, NULL,
@@ -116,6 +121,19 @@ void ft_options_print_help(FILE *to) {
         "the options of the training and the seed alone.\n"
         "\n"
         "Exit status: 0 done, 1 the run failed, 2 wrong options or data, 130 interrupted.\n");
+}
+
+const char *ft_options_word(const char *option, uint32_t value) {
+    for (size_t i = 0; i < set.count; i++) {
+        const char *const *word = flags[i].choices;
+        if (flags[i].kind != FLAG_CHOICE || strcmp(flags[i].name, option + 2) != 0)
+            continue;
+        value = word == receivers && value == UVCC_TO_ALL ? TO_ALL : value;
+        while (*word != NULL && value-- > 0)
+            word++;
+        return *word;
+    }
+    return NULL;
 }
 
 uint8_t ft_options_adapted(const ft_options *o) {
@@ -169,10 +187,13 @@ int ft_options_parse(ft_options *out, int argc, char *const *argv, char *message
     if (out->run.help)
         return 0;
     out->pool_given = flags_given(&set, argc, argv, "pool");
+    out->label_owner_given = flags_given(&set, argc, argv, "label-owner");
     const bool lora = out->method == UVCC_FINETUNE_LORA;
     const flag_idle idle[] = {
         {"rank", !lora, "without --method lora"},
         {"adapt", !lora, "without --method lora"},
+        {"fold", out->method != UVCC_FINETUNE_HEAD,
+         "with --method lora or full, which read the gains"},
         {"warmup", out->lr <= 0, "with --lr 0"},
         {"final-rate", out->lr <= 0, "with --lr 0"},
     };

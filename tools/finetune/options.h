@@ -17,7 +17,8 @@ typedef struct ft_options {
     uint32_t mode, frac_bits, value_bits, weight_bits, inner_bits;
     uint32_t text_owner, label_owner, receiver;
     bool public_weights, check, ignore_unknown;
-    bool pool_given;
+    bool pool_given, label_owner_given;
+    bool fold;
 } ft_options;
 
 /* Of pool: as uvcc_model_pool. */
@@ -27,6 +28,8 @@ enum { FT_POOL_FIRST, FT_POOL_TANH, FT_POOL_MEAN };
 int ft_options_parse(ft_options *out, int argc, char *const *argv, char *message,
                      size_t message_cap);
 void ft_options_print_help(FILE *to);
+/* A value of an option that has words, "--method": its word. NULL: it has none. */
+const char *ft_options_word(const char *option, uint32_t value);
 /* The bits of uvcc_finetune_config.adapted that --adapt says. */
 uint8_t ft_options_adapted(const ft_options *o);
 

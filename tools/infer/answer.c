@@ -102,14 +102,9 @@ static void show_values(const infer *f, const double *row, FILE *to) {
     (void)fprintf(to, "%s\n", f->answer.cols > VALUES_SHOWN ? " .." : "");
 }
 
-static void show_answer(const infer *f, FILE *to) {
+void infer_show_rows(const infer *f, FILE *to) {
     const infer_answer *a = &f->answer;
     const size_t shown = a->rows < ROWS_SHOWN ? a->rows : ROWS_SHOWN;
-    if (f->o->receiver == UVCC_TO_ALL)
-        (void)fputs("Answer, to all parties", to);
-    else
-        (void)fprintf(to, "Answer, to party %u alone", f->o->receiver);
-    (void)fprintf(to, ": %s, %zu x %zu\n", gives_names[f->l.pass.gives], a->rows, a->cols);
     for (size_t r = 0; r < shown; r++) {
         name_row(f, r, to);
         (void)fputs(has_classes(f) ? "\n" : " ", to);
@@ -120,6 +115,16 @@ static void show_answer(const infer *f, FILE *to) {
     }
     if (shown < a->rows)
         (void)fprintf(to, "and %zu rows more (--output FILE has all)\n", a->rows - shown);
+}
+
+static void show_answer(const infer *f, FILE *to) {
+    const infer_answer *a = &f->answer;
+    if (f->o->receiver == UVCC_TO_ALL)
+        (void)fputs("Answer, to all parties", to);
+    else
+        (void)fprintf(to, "Answer, to party %u alone", f->o->receiver);
+    (void)fprintf(to, ": %s, %zu x %zu\n", gives_names[f->l.pass.gives], a->rows, a->cols);
+    infer_show_rows(f, to);
 }
 
 /* ---- what each party saw ---- */

@@ -104,6 +104,8 @@ int infer_generate(const infer_options *o);
 #define INFER_SPLIT_STREAM    0x57000000u
 #define INFER_SAMPLING_STREAM 0x57000001u
 
+/* The first rows of the answer, of classes the greatest. */
+void infer_show_rows(const infer *f, FILE *to);
 /* What the answer says, to standard output; and the rest of it. */
 void infer_show(const infer *f);
 void infer_show_view(const infer *f, FILE *to);

@@ -51,10 +51,13 @@ bool infer_of_bytes(const infer *f) {
 static int of_bytes(const infer *f, const char *option, const flag_message *m) {
     if (infer_of_bytes(f))
         return 0;
-    return flag_fail(m,
-                     "%s: text is for models over bytes, with a vocabulary of %d to %d; this one "
-                     "has %u: give the tokens that its tokenizer makes, by --ids or as input_ids",
-                     option, BYTES, BYTES + MARKS_MAX, f->l.d.vocabulary);
+    return flag_fail(
+        m,
+        "%s: text is for models over bytes, with a vocabulary of %d to %d; this one "
+        "has %u: give the tokens that its tokenizer makes, as input_ids of a file that "
+        "ends in .safetensors%s",
+        option, BYTES, BYTES + MARKS_MAX, f->l.d.vocabulary,
+        strcmp(option, "--calibrate") != 0 ? ", or by --ids" : "");
 }
 
 static void add_text(token_lists *t, const infer *f, const char *text, size_t len) {
@@ -156,9 +159,9 @@ static int take_file(const infer *f, const char *option, const char *path, token
                      const flag_message *m) {
     uint8_t *bytes = NULL;
     size_t len;
-    int rc = of_bytes(f, option, m);
-    if (rc == 0)
-        rc = file_read_why(path, &bytes, &len, m->text, m->cap);
+    int rc = file_read_why(path, &bytes, &len, m->text, m->cap);
+    if (rc == 0) /* a file that is not there is no text that does not fit */
+        rc = of_bytes(f, option, m);
     if (rc == 0)
         rc = take_text(f, option, (const char *)bytes, len, true, t, m);
     free(bytes);
@@ -169,6 +172,12 @@ static int read_as(infer *f, uint32_t tokens, const flag_message *m) {
     const infer_options *o = f->o;
     token_lists t = {0};
     int rc;
+    if (o->input != NULL && ends_in(o->input, ".safetensors") && !plain_takes_tokens(&f->p) &&
+        f->l.w.from == NULL) /* nobody embeds here */
+        return input_read_rows(&f->p.in, o->input, &f->l.w, m);
+    if (!plain_takes_tokens(&f->p) && f->l.w.from == NULL)
+        return flag_fail(m, "there are no embeddings here: give a file that ends in .safetensors, "
+                            "with inputs_embeds");
     if (o->input != NULL && ends_in(o->input, ".safetensors"))
         return input_read(&f->p.in, o->input, &f->l.w, tokens, m);
     if (o->text != NULL)

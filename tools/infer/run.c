@@ -7,7 +7,6 @@
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
-#include <uvcc/client.h>
 
 #include "../interrupt.h"
 
@@ -69,29 +68,54 @@ static const int64_t *give_input(void *user, const host_worker *w, uint32_t step
 
 /* ---- the weights ---- */
 
-/* Room for the largest. */
+/* Room for the largest: its values, real ones and then integers, and two components. */
 typedef struct share_room {
-    double *real;
-    int64_t *fixed;
-    uint64_t *part[UVCC_PARTIES];
+    int64_t *value;
+    uint64_t *part[2];
 } share_room;
 
 static void room_free(share_room *r, uint64_t most) {
-    for (unsigned i = 0; i < UVCC_PARTIES; i++) {
+    for (unsigned i = 0; i < 2; i++) {
         if (r->part[i] != NULL)
             sodium_memzero(r->part[i], most * 8);
         free(r->part[i]);
     }
-    free(r->real);
-    free(r->fixed);
+    free(r->value);
 }
 
 static int room_make(share_room *r, uint64_t most, bool split) {
-    *r = (share_room){.real = malloc(most * 8), .fixed = malloc(most * 8)};
-    bool ok = r->real != NULL && r->fixed != NULL;
-    for (unsigned i = 0; i < UVCC_PARTIES && split; i++)
+    *r = (share_room){.value = malloc(most * 8)};
+    bool ok = r->value != NULL;
+    for (unsigned i = 0; i < 2 && split; i++)
         ok = (r->part[i] = malloc(most * 8)) != NULL && ok;
     return ok ? EXIT_DONE : report_error(EXIT_FAILED, "out of memory");
+}
+
+/* What is missing to the value takes the place of the component that nobody needs any more. */
+static void next_component(const share_room *r, unsigned old, uint64_t n) {
+    uint64_t *to = r->part[old];
+    const uint64_t *other = r->part[1 - old];
+    for (uint64_t i = 0; i < n; i++)
+        to[i] = (uint64_t)r->value[i] - to[i] - other[i];
+}
+
+/* Components 0 and 1 are random, 2 is what is missing. Party after party, so that two are there at
+ * a time: 0 1, then 2 in the place of 0, then 0 in the place of 1. */
+static int give_shares(infer *f, uint32_t tensor, uint64_t n, const share_room *r) {
+    host_worker *w = &f->host.worker[0];
+    for (unsigned i = 0; i < 2; i++)
+        if (f->split.fill(f->split.user, r->part[i], n * 8) != 0)
+            return report_error(EXIT_FAILED, "no random bytes for the weights' shares");
+    int status = host_set_shares(&f->host, w, 0, tensor, r->part[0], r->part[1]);
+    if (status == EXIT_DONE) {
+        next_component(r, 0, n);
+        status = host_set_shares(&f->host, w, 1, tensor, r->part[1], r->part[0]);
+    }
+    if (status == EXIT_DONE) {
+        next_component(r, 1, n);
+        status = host_set_shares(&f->host, w, 2, tensor, r->part[0], r->part[1]);
+    }
+    return status;
 }
 
 static int give_weight(infer *f, uint32_t i, const uvcc_model_weight *of, const share_room *r) {
@@ -99,19 +123,17 @@ static int give_weight(infer *f, uint32_t i, const uvcc_model_weight *of, const 
     char message[MODEL_MESSAGE_BYTES] = "";
     const flag_message m = {message, sizeof message};
     const uint64_t n = (uint64_t)of->rows * of->cols;
+    double *real = (double *)(void *)r->value;
     const int tensor = uvcc_program_find(w->program, of->name);
     if (tensor < 0)
         return host_failed(&f->host, of->name, tensor);
-    if (weights_read(&f->l.w, i, r->real, &m) != 0)
+    if (weights_read(&f->l.w, i, real, &m) != 0)
         return report_error(EXIT_BAD_INPUT, "%s", message);
     if (i == f->seen_weight && n > 1)
-        memcpy(f->seen_real, r->real, sizeof f->seen_real);
-    fixed_round(r->real, n, f->p.config.frac_bits, f->p.config.weight_bits, r->fixed);
-    if (f->o->public_weights)
-        return host_set_public(&f->host, w, (uint32_t)tensor, r->fixed);
-    const int rc = uvcc_client_split(r->fixed, n, &f->split, r->part[0], r->part[1], r->part[2]);
-    return rc == 0 ? host_set_components(&f->host, w, (uint32_t)tensor, r->part)
-                   : host_failed(&f->host, of->name, rc);
+        memcpy(f->seen_real, real, sizeof f->seen_real);
+    fixed_round(real, n, f->p.config.frac_bits, f->p.config.weight_bits, r->value);
+    return f->o->public_weights ? host_set_public(&f->host, w, (uint32_t)tensor, r->value)
+                                : give_shares(f, (uint32_t)tensor, n, r);
 }
 
 static int give_weights(infer *f) {

@@ -406,16 +406,30 @@ static int set_aside(const char *dir, const shares *all, const lm_start *start) 
     return EXIT_DONE;
 }
 
-static int open_kept(const char *dir, const lm_kept *kept, const shares *all, lm_start *out) {
+/* What another command keeps is no model of this one that lost its description. */
+static int begin_kept(const char *dir, const lm_kept *kept, const shares *all) {
+    static const char *const of[][2] = {{"model.json", "uvcc train --model transformer"},
+                                        {"finetune.json", "uvcc train --model DIR"}};
     char path[PATH_BYTES];
+    for (size_t i = 0; i < 2; i++) {
+        path_of(path, "%s/%s", dir, of[i][0]);
+        if (strcmp(of[i][0], kept->file) != 0 && there(path))
+            return report_error(EXIT_BAD_INPUT,
+                                "%s has a model of %s; go on with that command, or give another "
+                                "directory",
+                                dir, of[i][1]);
+    }
+    path_of(path, "%s/%s", dir, kept->file);
+    return all->count == 0 ? kept->write(kept->user, dir)
+                           : missing(path, "it says what they are of; put it back from a copy, or "
+                                           "give another directory to begin anew");
+}
+
+static int open_kept(const char *dir, const lm_kept *kept, const shares *all, lm_start *out) {
     bool any;
     int status = kept->read(kept->user, dir, &any);
-    if (status == EXIT_DONE && !any) {
-        path_of(path, "%s/%s", dir, kept->file);
-        return all->count == 0 ? kept->write(kept->user, dir)
-                               : missing(path, "it says what they are of; put it back from a copy, "
-                                               "or give another directory to begin anew");
-    }
+    if (status == EXIT_DONE && !any)
+        return begin_kept(dir, kept, all);
     if (status == EXIT_DONE)
         status = kept->compare(kept->user, dir);
     if (status == EXIT_DONE)

@@ -154,6 +154,11 @@ void checkpoint_close(checkpoint *c) {
     *c = (checkpoint){0};
 }
 
+void checkpoint_forget(const checkpoint *c) {
+    for (size_t i = 0; i < c->file_count; i++)
+        map_forget(&c->file[i].map);
+}
+
 size_t checkpoint_tensors(const checkpoint *c) {
     size_t n = 0;
     for (size_t i = 0; i < c->file_count; i++)

@@ -21,6 +21,8 @@ typedef struct checkpoint {
 /* 0, or -1 and one line that names the file. */
 int checkpoint_open(checkpoint *out, const char *dir, const flag_message *m);
 void checkpoint_close(checkpoint *c);
+/* What was read of its files leaves memory: map_forget(). */
+void checkpoint_forget(const checkpoint *c);
 size_t checkpoint_tensors(const checkpoint *c);
 /* i-th of all; NULL: there are fewer. */
 const st_tensor *checkpoint_at(const checkpoint *c, size_t i);

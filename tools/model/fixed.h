@@ -17,7 +17,8 @@ typedef struct fixed_stats {
 
 /* Adds count values to *s; fixed_stats at first: {0}. */
 void fixed_note(fixed_stats *s, const double *v, uint64_t count, unsigned frac_bits, unsigned bits);
-/* Values that leave their bits become the nearest that does not. */
+/* Values that leave their bits become the nearest that does not. out: of its own, or v's memory, if
+ * that came from malloc(). */
 void fixed_round(const double *v, uint64_t count, unsigned frac_bits, unsigned bits, int64_t *out);
 double fixed_real(int64_t v, unsigned frac_bits);
 

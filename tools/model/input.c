@@ -215,6 +215,21 @@ static int take_expected(const given *g, model_input *in, const weights *w) {
     return 0;
 }
 
+/* A sequence without a token has no mean, and nothing to learn from: what came of it would say
+ * nothing. */
+static int check_mask(const given *g, const model_input *in) {
+    for (uint32_t s = 0; s < in->sequences; s++) {
+        uint32_t t = 0;
+        while (t < in->tokens && in->padding[(size_t)s * in->tokens + t] != 0)
+            t++;
+        if (t == in->tokens)
+            return flag_fail(
+                g->m, "%s: attention_mask: sequence %u is padding alone; take it out%s", g->path,
+                s + 1, in->tokens < g->tokens ? ", or give more --tokens" : "");
+    }
+    return 0;
+}
+
 /* attention_mask has 1 for a token. */
 static int take_mask(const given *g, model_input *in, const st_tensor *t) {
     bool any = false;
@@ -228,10 +243,10 @@ static int take_mask(const given *g, model_input *in, const st_tensor *t) {
         in->padding[i] = 1 - in->padding[i];
         any = any || in->padding[i] != 0;
     }
-    if (!any) {
-        free(in->padding);
-        in->padding = NULL;
-    }
+    if (any)
+        return check_mask(g, in);
+    free(in->padding);
+    in->padding = NULL;
     return 0;
 }
 
@@ -273,6 +288,43 @@ int input_read(model_input *out, const char *path, const weights *w, uint32_t to
     } else {
         const given g = {path, &f, ids->shape[0], ids->shape[1], m};
         rc = take_all(&g, out, w, tokens);
+    }
+    st_close(&f);
+    if (rc != 0)
+        input_free(out);
+    return rc;
+}
+
+static int take_rows(const given *g, model_input *out, const weights *w, const st_tensor *rows) {
+    const st_tensor *mask;
+    const uint64_t n = g->sequences * g->tokens * w->d->width;
+    int rc = begin(out, g->sequences > TOKENS_MAX ? 0 : (uint32_t)g->sequences,
+                   g->tokens > TOKENS_MAX ? 0 : (uint32_t)g->tokens, g->m);
+    if (rc == 0)
+        rc = find(g, "attention_mask", 2, false, &mask);
+    if (rc == 0)
+        rc = make_rows(out, w->d->width, g->m);
+    if (rc == 0)
+        st_reals(rows, 0, n, out->x);
+    for (uint64_t i = 0; rc == 0 && i < n; i++)
+        if (!isfinite(out->x[i]))
+            rc = flag_fail(g->m, "%s: inputs_embeds has a value that is no number", g->path);
+    return rc == 0 && mask != NULL ? take_mask(g, out, mask) : rc;
+}
+
+int input_read_rows(model_input *out, const char *path, const weights *w, const flag_message *m) {
+    st_file f;
+    *out = (model_input){0};
+    if (st_open(&f, path, m) != 0)
+        return -1;
+    const st_tensor *rows = st_find(&f, "inputs_embeds");
+    int rc = 0;
+    if (rows == NULL || rows->rank != 3 || !st_is_real(rows) || rows->shape[2] != w->d->width) {
+        rc = flag_fail(m, "%s: has no inputs_embeds of sequences x tokens x %u real numbers", path,
+                       w->d->width);
+    } else {
+        const given g = {path, &f, rows->shape[0], rows->shape[1], m};
+        rc = take_rows(&g, out, w, rows);
     }
     st_close(&f);
     if (rc != 0)

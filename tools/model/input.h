@@ -25,6 +25,9 @@ typedef struct model_input {
  * known of the result. */
 int input_read(model_input *out, const char *path, const weights *w, uint32_t tokens,
                const flag_message *m);
+/* The same of rows that somebody has embedded: "inputs_embeds" (real, sequences x tokens x width)
+ * and, if it is there, "attention_mask". */
+int input_read_rows(model_input *out, const char *path, const weights *w, const flag_message *m);
 /* Of ids, and padding or NULL, both from malloc(), which it takes in any case. */
 int input_make(model_input *out, const weights *w, uint32_t sequences, uint32_t tokens,
                int64_t *ids, int64_t *padding, const flag_message *m);

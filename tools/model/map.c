@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* map.c - see map.h. */
+#define _DEFAULT_SOURCE /* madvise */
+
 #include "map.h"
 
 #include <errno.h>
@@ -28,6 +30,12 @@ int map_open(file_map *out, const char *path, const flag_message *m) {
     if (fd >= 0)
         (void)close(fd);
     return why == 0 ? 0 : flag_fail(m, "%s: cannot be read: %s", path, strerror(why));
+}
+
+/* Advice that is not taken costs memory and nothing else. */
+void map_forget(const file_map *f) {
+    if (f->bytes != NULL)
+        (void)madvise(f->bytes, f->len, MADV_DONTNEED);
 }
 
 void map_close(file_map *f) {

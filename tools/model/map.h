@@ -16,5 +16,7 @@ typedef struct file_map {
 /* 0, or -1 and a line that begins with the path. */
 int map_open(file_map *out, const char *path, const flag_message *m);
 void map_close(file_map *f);
+/* Its bytes are not needed for now: they leave memory until they are read again. */
+void map_forget(const file_map *f);
 
 #endif

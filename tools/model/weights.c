@@ -570,6 +570,7 @@ int weights_read(const weights *w, uint32_t i, double *out, const flag_message *
     int rc = read_plain(w, i, &of, out, m);
     if (rc == 0)
         rc = fold(w, &of, out, m);
+    checkpoint_forget(w->from);
     for (uint64_t k = 0; k < n && rc == 0; k++)
         if (!isfinite(out[k]))
             return flag_fail(m, "tensor '%s' has a value that is no number", weights_source(w, i));

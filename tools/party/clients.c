@@ -111,6 +111,17 @@ static int check_listen(clients *c) {
     return EXIT_DONE;
 }
 
+/* One for which there is never room would be BUSY for ever. */
+static int check_room(const clients *c) {
+    const uint64_t bytes = c->p->kind->request_bytes(c->p->work);
+    if (bytes <= c->mib * MIB)
+        return EXIT_DONE;
+    return report_error(EXIT_BAD_INPUT,
+                        "%s: clients.mib: %u MiB do not hold a request and its answer, which "
+                        "take up to %llu; give more",
+                        c->p->c.file, c->mib, (unsigned long long)((bytes + MIB - 1) / MIB));
+}
+
 int clients_read(party *p, clients **out) {
     char text[MESSAGE_BYTES];
     const flag_message m = {text, sizeof text};
@@ -133,7 +144,9 @@ int clients_read(party *p, clients **out) {
     *out = c;
     if (flags_take_json(&set, NULL, other_members, c, p->c.clients, "clients", &m) != 0)
         return report_error(EXIT_BAD_INPUT, "%s: %s", p->c.file, text);
-    const int status = check_listen(c);
+    int status = check_listen(c);
+    if (status == EXIT_DONE)
+        status = check_room(c);
     return status == EXIT_DONE ? read_list(c, json_object_get(p->c.clients, "list")) : status;
 }
 

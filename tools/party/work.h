@@ -15,8 +15,8 @@
 #include <stdint.h>
 #include <uvcc/uvcc.h>
 
-/* Of prepare() and first_values(): a tensor is being set still (UVCC_ERR_AGAIN); they are called
- * again, and then set everything. */
+/* Of prepare() and first_values(): a tensor is being set still (UVCC_ERR_AGAIN), or enough is on
+ * its way; they are called again. */
 enum { WORK_LATER = -1 };
 
 /* What a kind is told. Everything outlives the work. */
@@ -35,6 +35,7 @@ typedef struct work_config {
 typedef struct work_worker {
     uint16_t replica, stage, tensor_rank;
     uvcc_program *program; /* from program() */
+    uint32_t run;          /* of its session, once that is ready */
 } work_worker;
 
 typedef struct work_kind {
@@ -79,6 +80,10 @@ typedef struct work_kind {
      * checkpoints and has no result, so that part() and merge() are not there. NULL: it serves
      * nobody. */
     struct serve_queue *(*queue)(void *work);
+    /* And the bytes of the largest request with its answer; how many steps there are until each
+     * entry has run once. */
+    uint64_t (*request_bytes)(const void *work);
+    uint32_t (*first_steps)(const void *work);
 } work_kind;
 
 /* NULL: there is no such kind. */

@@ -34,6 +34,19 @@ int work_output(const work_config *c, const char *const *members, const char *me
     return *path != NULL ? EXIT_DONE : report_error(EXIT_FAILED, "out of memory");
 }
 
+int work_alone(const work_config *c, const char *does) {
+    if (c->replicas * c->stages * c->tensor_ranks != 1 || c->microbatches != 1)
+        return report_error(EXIT_BAD_INPUT,
+                            "%s: job: a job that %s has one worker for each party; replicas, "
+                            "stages, tensor_ranks and microbatches are 1",
+                            c->file, does);
+    return c->sks == 0 ? EXIT_DONE
+                       : report_error(EXIT_BAD_INPUT,
+                                      "%s: job.sks: a job that %s has no checks of its products; "
+                                      "give 0",
+                                      c->file, does);
+}
+
 void work_put(work_bytes *b, const void *bytes, size_t len) {
     if (b->failed || len == 0)
         return;

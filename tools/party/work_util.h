@@ -17,6 +17,10 @@ char *work_path(const char *dir, const char *path);
  * NULL behind them: *path is as above, NULL if none is given. An exit status after reporting. */
 int work_output(const work_config *c, const char *const *members, const char *member, char **path);
 
+/* Of a kind that has one worker for each party and no checks of its products: `does` is what such a
+ * job does ("infers"). An exit status after reporting. */
+int work_alone(const work_config *c, const char *does);
+
 /* Bytes that grow. After a put without memory `failed` is set and nothing is put any more. */
 typedef struct work_bytes {
     uint8_t *at;

@@ -38,7 +38,7 @@ static void failed(worker *w, const char *what, const char *why) {
 
 static void on_ready(worker *w, const uvcc_event *e) {
     w->ready = true;
-    w->run = e->run;
+    w->run = w->place.run = e->run;
     w->first = w->agreed = w->prepared = w->given = w->finished = e->step;
     w->inputs = 0;
 }

@@ -130,7 +130,7 @@ void *uvcci_arena_take(uvcci_arena *p, size_t bytes) {
     return mem;
 }
 
-void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes) {
+static void give(uvcci_arena *p, void *mem, size_t bytes, bool keep) {
     if (mem == NULL)
         return;
     size_t size;
@@ -138,7 +138,7 @@ void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes) {
     assert(c < UVCCI_ARENA_CLASSES && p->used_bytes >= size && p->held_bytes >= size);
     p->used_bytes -= size;
     struct uvcci_arena_free *f = NULL;
-    if (p->kept < UVCCI_ARENA_KEPT)
+    if (keep && p->kept < UVCCI_ARENA_KEPT)
         f = p->alloc->alloc(p->alloc->user, sizeof *f, UVCC_MEM_STATE);
     if (f == NULL) { /* no record, no reuse */
         p->alloc->free(p->alloc->user, mem, size, p->cls);
@@ -149,6 +149,14 @@ void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes) {
     f->next = p->free[c];
     p->free[c] = f;
     p->kept++;
+}
+
+void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes) {
+    give(p, mem, bytes, true);
+}
+
+void uvcci_arena_drop(uvcci_arena *p, void *mem, size_t bytes) {
+    give(p, mem, bytes, false);
 }
 
 void uvcci_arena_drain(uvcci_arena *p) {

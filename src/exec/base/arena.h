@@ -45,6 +45,8 @@ void *uvcci_arena_take(uvcci_arena *p, size_t bytes);
 size_t uvcci_arena_rounded(size_t bytes);
 /* With the same number of bytes. NULL is allowed. */
 void uvcci_arena_give(uvcci_arena *p, void *mem, size_t bytes);
+/* The same of a block of which no other one like it will be asked for: it is not kept for reuse. */
+void uvcci_arena_drop(uvcci_arena *p, void *mem, size_t bytes);
 /* Returns kept blocks to the allocator. */
 void uvcci_arena_drain(uvcci_arena *p);
 

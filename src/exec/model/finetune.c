@@ -117,7 +117,7 @@ static int check_backward(const uvcc_finetune_config *c, const uvcci_message *m)
         return refuse(m, "sequences",
                       "must be 1 with padding: take microbatches, which may be many");
     if (model->padding && model->pool == UVCC_MODEL_POOL_MEAN)
-        return refuse(m, "pool", "must be FIRST or TANH with padding and this method");
+        return refuse(m, "pool", "must be first or tanh with padding and this method");
     if (model->padding && model->pool == UVCC_MODEL_POOL_NONE)
         return refuse(m, "padding", "must be 0 where every token has a loss");
     if (c->method == UVCC_FINETUNE_FULL && model->weights == UVCC_MODEL_PUBLIC_WEIGHTS)
@@ -125,7 +125,7 @@ static int check_backward(const uvcc_finetune_config *c, const uvcci_message *m)
     if (c->method != UVCC_FINETUNE_LORA)
         return 0;
     if (c->rank == 0 || c->rank > model->width)
-        return refuse(m, "rank", "must be 1 to width");
+        return uvcci_fail(m, UVCC_ERR_CONFIG, "rank must be 1 to the width, %u", model->width);
     if (c->adapted == 0 || c->adapted > (UVCC_FINETUNE_WQ | UVCC_FINETUNE_WK | UVCC_FINETUNE_WV))
         return refuse(m, "adapted", "must be of WQ, WK and WV");
     return 0;

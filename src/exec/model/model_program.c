@@ -9,64 +9,82 @@
 
 /* ---- programs ---- */
 
-/* What opens: y, in mode FAST truncated once more, exactly, for what was rounded stochastically
- * would tell more than itself. */
-static int opened(const uvcc_model_config *c, uvcc_program *p, uint16_t k, uint32_t y) {
-    if (c->mode != UVCC_MODEL_FAST)
+/* What comes out: y, in mode FAST truncated once more, exactly, for what was rounded stochastically
+ * would tell more than itself. A tensor that is to stay is a new one. */
+static int given_out(const uvcc_model_config *c, uvcc_program *p, uint16_t k, uint32_t y,
+                     uint8_t lifetime) {
+    const bool fast = c->mode == UVCC_MODEL_FAST;
+    if (!fast && lifetime == UVCC_TRANSIENT)
         return (int)y;
     uvcc_tensor_desc d = *uvcc_program_tensor_at(p, y);
     d.name = "Y";
-    d.bits -= UVCC_MODEL_OPEN_SHIFT;
-    d.scale -= UVCC_MODEL_OPEN_SHIFT;
+    d.bits -= fast ? UVCC_MODEL_OPEN_SHIFT : 0;
+    d.scale -= fast ? UVCC_MODEL_OPEN_SHIFT : 0;
+    d.lifetime = lifetime;
     d.in_buffer_of = UVCC_NO_TENSOR;
     const int out = uvcc_program_tensor(p, &d);
     if (out < 0)
         return out;
-    const uvcc_op_desc op = {.name = "Y",
-                             .opcode = UVCC_OP_TRUNCATE,
-                             .k = k,
-                             .in_count = 1,
-                             .in = {y},
-                             .out_count = 1,
-                             .out = {(uint32_t)out},
-                             .shift = UVCC_MODEL_OPEN_SHIFT,
-                             .truncation = UVCC_TRUNC_EXACT};
+    uvcc_op_desc op = {.name = "Y",
+                       .opcode = UVCC_OP_ADD_PUBLIC, /* of 0: a copy */
+                       .k = k,
+                       .in_count = 1,
+                       .in = {y},
+                       .out_count = 1,
+                       .out = {(uint32_t)out}};
+    if (fast) {
+        op.opcode = UVCC_OP_TRUNCATE;
+        op.shift = UVCC_MODEL_OPEN_SHIFT;
+        op.truncation = UVCC_TRUNC_EXACT;
+    }
     const int err = uvcc_program_op(p, &op);
     return err < 0 ? err : out;
 }
 
+/* Whose the input is, and to whom what comes out opens; and how long both stay. */
+typedef struct ends {
+    bool shared; /* of and to nobody here: hosts set shares, and read them */
+    uint8_t owner, receiver, lifetime;
+} ends;
+
 static int add_input(uvcc_program *p, const char *name, uvcc_tensor_desc d, uint32_t id,
-                     uint8_t owner) {
+                     const ends *of) {
     d.name = name;
     const int t = uvcc_program_tensor(p, &d);
-    const int err = t < 0 ? t : uvcc_program_input(p, id, (uint32_t)t, owner);
+    const int err = t < 0 || of->shared ? t : uvcc_program_input(p, id, (uint32_t)t, of->owner);
     return err < 0 ? err : t;
 }
 
+static int add_output(const uvcc_model_config *c, uvcc_program *p, uint16_t k, uint32_t y,
+                      const ends *to) {
+    const int out = given_out(c, p, k, y, to->shared ? UVCC_PERSIST : UVCC_TRANSIENT);
+    if (out < 0 || to->shared)
+        return out;
+    return to->receiver == UVCC_TO_ALL
+               ? uvcc_program_output(p, UVCC_MODEL_OUT_Y, (uint32_t)out)
+               : uvcc_program_output_to(p, UVCC_MODEL_OUT_Y, (uint32_t)out, to->receiver);
+}
+
 static int add_forward(const uvcc_model_config *c, uvcc_program *p, const uint32_t *weights,
-                       uint8_t owner, uint8_t receiver, uint8_t lifetime, const uvcc_allocator *al,
-                       const uvcci_message *m) {
+                       const ends *of, const uvcc_allocator *al, const uvcci_message *m) {
     uvcc_tensor_desc x, pad;
     uvcc_emit e = {.program = p, .phase = UVCC_FWD, .prefix = "", .alloc = al};
     uint32_t y = 0;
     int padding = (int)UVCC_NO_TENSOR;
     (void)uvcc_model_inputs(c, &x, &pad);
-    x.lifetime = lifetime;
+    x.lifetime = of->lifetime;
+    pad.lifetime = of->shared ? UVCC_PERSIST : UVCC_TRANSIENT;
     int err = uvcc_program_entry(p, "forward");
-    const int in = err < 0 ? err : add_input(p, "X", x, UVCC_MODEL_IN_X, owner);
+    const int in = err < 0 ? err : add_input(p, "X", x, UVCC_MODEL_IN_X, of);
     if (in >= 0 && c->padding)
-        padding = add_input(p, "PADDING", pad, UVCC_MODEL_IN_PADDING, owner);
+        padding = add_input(p, "PADDING", pad, UVCC_MODEL_IN_PADDING, of);
     if (in < 0 || (c->padding && padding < 0))
         return uvcci_fail(m, in < 0 ? in : padding, "X or PADDING: %s",
                           uvcc_error_text(in < 0 ? in : padding));
     err = uvcc_model_emit(c, &e, weights, (uint32_t)in, (uint32_t)padding, &y, m->text, m->cap);
     if (err < 0)
         return err;
-    const int out = opened(c, p, e.k, y);
-    err = out < 0 ? out
-          : receiver == UVCC_TO_ALL
-              ? uvcc_program_output(p, UVCC_MODEL_OUT_Y, (uint32_t)out)
-              : uvcc_program_output_to(p, UVCC_MODEL_OUT_Y, (uint32_t)out, receiver);
+    err = add_output(c, p, e.k, y, of);
     return err < 0 ? uvcci_fail(m, err, "Y: %s", uvcc_error_text(err)) : 0;
 }
 
@@ -76,16 +94,33 @@ static int check_parties(uint8_t owner, uint8_t receiver, const uvcci_message *m
                : uvcci_fail(m, UVCC_ERR_USAGE, "owner or receiver is no party");
 }
 
+static int check_forward(const uvcc_model_config *c, const uvcc_program *p, const uint32_t *weights,
+                         const uvcc_allocator *al, const uvcci_message *m) {
+    if (p == NULL || weights == NULL || al == NULL || al->alloc == NULL || al->free == NULL)
+        return uvcci_fail(m, UVCC_ERR_USAGE, "there is no program, weight or allocator");
+    return uvcc_model_check(c, m->text, m->cap);
+}
+
 int uvcc_model_forward(const uvcc_model_config *c, uvcc_program *p, const uint32_t *weights,
                        uint8_t owner, uint8_t receiver, uint8_t lifetime, const uvcc_allocator *al,
                        char *message, size_t message_cap) {
     const uvcci_message m = {message, message_cap};
-    if (p == NULL || weights == NULL || al == NULL || al->alloc == NULL || al->free == NULL)
-        return uvcci_fail(&m, UVCC_ERR_USAGE, "there is no program, weight or allocator");
-    int err = check_parties(owner, receiver, &m);
+    const ends of = {.owner = owner, .receiver = receiver, .lifetime = lifetime};
+    int err = check_forward(c, p, weights, al, &m);
     if (err == 0)
-        err = uvcc_model_check(c, message, message_cap);
-    return err == 0 ? add_forward(c, p, weights, owner, receiver, lifetime, al, &m) : err;
+        err = check_parties(owner, receiver, &m);
+    return err == 0 ? add_forward(c, p, weights, &of, al, &m) : err;
+}
+
+int uvcc_model_forward_shared(const uvcc_model_config *c, uvcc_program *p, const uint32_t *weights,
+                              const uvcc_allocator *al, char *message, size_t message_cap) {
+    const uvcci_message m = {message, message_cap};
+    const ends of = {.shared = true, .lifetime = UVCC_PERSIST};
+    int err = check_forward(c, p, weights, al, &m);
+    if (err == 0 && c->input == UVCC_MODEL_INPUT_TOKENS)
+        err = uvcci_fail(&m, UVCC_ERR_CONFIG,
+                         "input: ids are given by a party; take ONE_HOT or HIDDEN");
+    return err == 0 ? add_forward(c, p, weights, &of, al, &m) : err;
 }
 
 /* *out is set at the end, so that a call that fails changes nothing. */
@@ -93,6 +128,7 @@ int uvcc_model_program(uvcc_program **out, const uvcc_model_config *c, uint8_t o
                        uint8_t receiver, const uvcc_allocator *al, char *message,
                        size_t message_cap) {
     const uvcci_message m = {message, message_cap};
+    const ends of = {.owner = owner, .receiver = receiver, .lifetime = UVCC_TRANSIENT};
     uvcc_program *p = NULL;
     if (out == NULL || al == NULL || al->alloc == NULL || al->free == NULL)
         return uvcci_fail(&m, UVCC_ERR_USAGE, "there is no place for the program");
@@ -109,7 +145,7 @@ int uvcc_model_program(uvcc_program **out, const uvcc_model_config *c, uint8_t o
     if (err == 0)
         err = uvcc_model_weights(c, p, "", weights, message, message_cap);
     if (err >= 0)
-        err = add_forward(c, p, weights, owner, receiver, UVCC_TRANSIENT, al, &m);
+        err = add_forward(c, p, weights, &of, al, &m);
     if (err == 0)
         err = uvcc_program_finish(p, message, message_cap);
     if (weights != NULL)

@@ -56,8 +56,13 @@ static bool is_shared(const uvcc_session *s, uint32_t i) {
 
 /* ---- setting ---- */
 
+/* Weights are set once: blocks of theirs that were kept would be as much memory as they. */
 void uvcci_set_free(uvcc_session *s, uvcci_set *set) {
-    uvcci_arena_give(&s->wire, set->staged, set->bytes);
+    enum { LARGE = 1 << 20 };
+    if (set->bytes >= LARGE)
+        uvcci_arena_drop(&s->wire, set->staged, set->bytes);
+    else
+        uvcci_arena_give(&s->wire, set->staged, set->bytes);
     state_free(s, set->items, set->item_count * sizeof set->items[0]);
     state_free(s, set, sizeof *set);
 }

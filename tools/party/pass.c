@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pass.c - see pass.h. */
+#include "pass.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../flags_json.h"
+#include "../report.h"
+
+enum { MESSAGE_BYTES = 512, WEIGHTS_OF_A_STEP = 128 };
+
+const char *const pass_gives[] = {"hidden", "logits", "last", "pooled", "labels", NULL};
+const char *const pass_modes[] = {"fast", "exact", "exact-dcf", NULL};
+const char *const pass_knows[] = {"secret", "public", NULL};
+
+static int no_memory(void) {
+    return report_error(EXIT_FAILED, "out of memory");
+}
+
+/* ---- what is told ---- */
+
+static int check_run(const pass *v) {
+    const struct {
+        const char *name;
+        bool missing;
+    } needed[] = {{"model", json_object_get(v->json, "model") == NULL},
+                  {"tokens", v->run.tokens == 0},
+                  {"gives", v->run.gives == GIVES_USUAL},
+                  {"value_bits", v->run.value_bits == 0},
+                  {"inner_bits", v->run.inner_bits == 0}};
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
+        if (needed[i].missing)
+            return report_error(EXIT_BAD_INPUT,
+                                "%s: %s.%s is missing; `uvcc infer` says what a model needs",
+                                v->file, v->where, needed[i].name);
+    if (v->run.public_weights && json_object_get(v->json, "weights_owner") != NULL)
+        return report_error(EXIT_BAD_INPUT,
+                            "%s: %s.weights_owner does nothing with weights \"public\"; leave it "
+                            "out",
+                            v->file, v->where);
+    return EXIT_DONE;
+}
+
+int pass_read_run(pass *v, const char *file, const char *where, const json_t *run,
+                  const flag_set *members) {
+    static const char *const more[] = {"kind", "model", NULL};
+    char text[MESSAGE_BYTES] = "";
+    const flag_message m = {text, sizeof text};
+    *v = (pass){.file = file, .where = where, .json = run};
+    v->run = (pass_run){.sequences = 1,
+                        .gives = GIVES_USUAL,
+                        .takes = TAKES_TOKENS,
+                        .frac_bits = 16,
+                        .weight_bits = 4,
+                        .weights_owner = 1};
+    v->f.o = &v->o;
+    if (flags_take_json(members, NULL, more, &v->run, run, where, &m) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s: %s", file, text);
+    const int status = check_run(v);
+    if (status != EXIT_DONE)
+        return status;
+    v->o = (infer_options){.to = v->run.to,
+                           .gives = v->run.gives,
+                           .mode = v->run.mode,
+                           .public_weights = v->run.public_weights,
+                           .weights_owner = v->run.weights_owner,
+                           .input_owner = v->run.input_owner};
+    if (infer_take_receiver(&v->o, &m) == 0)
+        return EXIT_DONE;
+    flags_json_words(where, NULL, &m);
+    return report_error(EXIT_BAD_INPUT, "%s: %s", file, text);
+}
+
+/* Who has no table of secret weights shares rows that name its rows. */
+int pass_read_served(pass *v, const char *file, const char *where, const json_t *run) {
+    static const char *const takes[] = {"hidden", "one-hot", NULL};
+    static const uint8_t meant[] = {TAKES_HIDDEN, TAKES_ONE_HOT};
+    static const flag members[] = {
+        PASS_FLAGS, PASS_FLAG("takes", "hidden|one-hot", FLAG_CHOICE, takes, 0, 0, takes)};
+    static const flag_set set = {.flags = members, .count = sizeof members / sizeof members[0]};
+    const int status = pass_read_run(v, file, where, run, &set);
+    if (status != EXIT_DONE)
+        return status;
+    v->run.takes = json_object_get(run, "takes") != NULL ? meant[v->run.takes]
+                   : v->run.public_weights               ? TAKES_HIDDEN
+                                                         : TAKES_ONE_HOT;
+    return pass_describe(v);
+}
+
+/* ---- steps of weights ---- */
+
+/* Elements of a step: a part of all, so that what is on its way is little beside what stays. */
+static uint64_t step_room(const uvcc_model_config *c) {
+    enum { PARTS = 32, LEAST = 1 << 16 };
+    const uint64_t part = uvcc_model_parameters(c) / PARTS;
+    return part > LEAST ? part : LEAST;
+}
+
+/* Weights one after the other: how many steps there are with this one. */
+typedef struct step_count {
+    uint64_t room, elements;
+    uint32_t weights, steps; /* of the last step; all */
+} step_count;
+
+static uint32_t step_with(step_count *s, const uvcc_model_weight *w) {
+    const uint64_t n = (uint64_t)w->rows * w->cols;
+    if (s->steps == 0 || s->weights == WEIGHTS_OF_A_STEP || s->elements + n > s->room) {
+        s->steps++;
+        s->weights = 0;
+        s->elements = 0;
+    }
+    s->weights++;
+    s->elements += n;
+    return s->steps;
+}
+
+static uint32_t count_steps(const uvcc_model_config *c) {
+    step_count s = {.room = step_room(c)};
+    uvcc_model_weight w;
+    for (uint32_t i = 0; uvcc_model_weight_at(c, i, &w) == 0; i++)
+        (void)step_with(&s, &w);
+    return s.steps;
+}
+
+/* ---- what is described ---- */
+
+int pass_describe(pass *v) {
+    loaded *l = &v->f.l;
+    char text[MESSAGE_BYTES] = "", place[64];
+    const flag_message m = {text, sizeof text};
+    (void)snprintf(place, sizeof place, "%s.model", v->where);
+    l->from.config = json_incref(json_object_get(v->json, "model"));
+    if (description_read(&l->d, l->from.config, place, &m) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s: %s", v->file, text);
+    if (l->d.unknown[0] != '\0')
+        return report_error(EXIT_BAD_INPUT,
+                            "%s: %s: %s: not known here; take away what changes nothing of the "
+                            "forward pass, here and in the model's config.json",
+                            v->file, place, l->d.unknown);
+    l->pass = (model_pass){.sequences = v->run.sequences,
+                           .tokens = v->run.tokens,
+                           .frac_bits = v->run.frac_bits,
+                           .value_bits = v->run.value_bits,
+                           .weight_bits = v->run.weight_bits,
+                           .inner_bits = v->run.inner_bits,
+                           .padding = v->run.padding,
+                           .public_weights = v->run.public_weights != 0,
+                           .fold = v->run.fold,
+                           .takes = (uint8_t)v->run.takes,
+                           .gives = (uint8_t)v->run.gives,
+                           .mode = (uint8_t)v->run.mode};
+    v->f.p.d = l->d;
+    if (description_config(&l->d, &l->pass, &v->f.p.config, l->refused, sizeof l->refused) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s: %s: %s", v->file, v->where, l->refused);
+    v->f.p.shape = v->f.p.config;
+    v->steps = count_steps(&v->f.p.config);
+    v->f.p.in.sequences = v->run.sequences; /* of those who have no input too */
+    v->f.p.in.tokens = v->run.tokens;
+    l->w = (weights){.d = &l->d, .shape = v->f.p.shape};
+    return EXIT_DONE;
+}
+
+static int weight_room(pass *v) {
+    uvcc_model_weight w;
+    uint64_t most = 0;
+    for (uint32_t i = 0; uvcc_model_weight_at(&v->f.l.w.shape, i, &w) == 0; i++)
+        most = (uint64_t)w.rows * w.cols > most ? (uint64_t)w.rows * w.cols : most;
+    v->weight = malloc(most * sizeof *v->weight);
+    return v->weight != NULL ? EXIT_DONE : no_memory();
+}
+
+int pass_read_model(pass *v) {
+    const model_options asked = {.word = {"infer", v->model},
+                                 .sequences = v->run.sequences,
+                                 .frac_bits = v->run.frac_bits,
+                                 .value_bits = v->run.value_bits,
+                                 .weight_bits = v->run.weight_bits,
+                                 .inner_bits = v->run.inner_bits,
+                                 .mode = v->run.mode,
+                                 .takes = v->run.takes,
+                                 .gives = v->run.gives,
+                                 .padding = v->run.padding,
+                                 .public_weights = v->run.public_weights != 0,
+                                 .fold = v->run.fold};
+    loaded *l = &v->f.l;
+    json_t *told = l->from.config;
+    l->from.config = NULL;
+    const int status = model_load(l, &asked, v->run.tokens);
+    const bool same = status == EXIT_DONE && json_equal(told, l->from.config);
+    json_decref(told);
+    if (status != EXIT_DONE)
+        return status;
+    if (!same)
+        return report_error(EXIT_BAD_INPUT,
+                            "%s: %s.model: is not what %s says; copy that to all who have part in "
+                            "this job",
+                            v->file, v->where, l->from.config_path);
+    if (l->all.clipped != 0)
+        return report_error(
+            EXIT_BAD_INPUT, "%s: %s.weight_bits: %llu weights leave %u bits; give %u", v->file,
+            v->where, (unsigned long long)l->all.clipped, v->run.weight_bits, l->all.bits);
+    return weight_room(v);
+}
+
+int pass_read_input(pass *v, const char *place) {
+    char text[MESSAGE_BYTES] = "";
+    const flag_message m = {text, sizeof text};
+    model_input *in = &v->f.p.in;
+    v->o.tokens = v->run.padding ? v->run.tokens : 0;
+    *in = (model_input){0};
+    if (infer_read_input(&v->f, &m) != 0)
+        return report_error(EXIT_BAD_INPUT, "%s: %s", place, text);
+    if (in->tokens != v->run.tokens)
+        return report_error(EXIT_BAD_INPUT,
+                            "%s: has sequences of %u tokens, but %s.tokens is %u; it is the same "
+                            "for all",
+                            place, in->tokens, v->where, v->run.tokens);
+    if (in->padding != NULL && !v->run.padding)
+        return report_error(EXIT_BAD_INPUT,
+                            "%s: has padding; give %s.padding true, everywhere alike", place,
+                            v->where);
+    if (in->padding == NULL && v->run.padding) {
+        in->padding = calloc((size_t)in->sequences * in->tokens, sizeof *in->padding);
+        if (in->padding == NULL)
+            return no_memory();
+    }
+    v->f.x = plain_input(&v->f.p);
+    return v->f.x != NULL ? EXIT_DONE : no_memory();
+}
+
+void pass_free(pass *v) {
+    infer_forget(&v->f);
+    free(v->model);
+    free(v->weight);
+}
+
+bool pass_has_weights(const pass *v, uint32_t party) {
+    return v->run.public_weights || party == v->run.weights_owner;
+}
+
+/* ---- weights ---- */
+
+uint32_t pass_weight_steps(const pass *v) {
+    return v->run.public_weights ? 0 : v->steps;
+}
+
+static void name_entry(uint32_t step, char out[32]) {
+    (void)snprintf(out, 32, "weights %u", step);
+}
+
+int pass_add_weights(const pass *v, uvcc_program *p, uint32_t *tensors, char *why, size_t cap) {
+    const uvcc_model_config *c = &v->f.p.config;
+    step_count s = {.room = step_room(c)};
+    uvcc_model_weight w;
+    char name[32];
+    uint32_t begun = 0;
+    int rc = uvcc_model_weights(c, p, "", tensors, why, cap);
+    for (uint32_t i = 0; !v->run.public_weights && rc >= 0 && uvcc_model_weight_at(c, i, &w) == 0;
+         i++) {
+        if (step_with(&s, &w) != begun) {
+            name_entry(begun++, name);
+            rc = uvcc_program_entry(p, name);
+        }
+        if (rc >= 0)
+            rc = uvcc_program_input(p, PASS_IN_WEIGHT + i, tensors[i],
+                                    (uint8_t)v->run.weights_owner);
+    }
+    return rc < 0 ? rc : 0;
+}
+
+uint32_t pass_weight_entry(const uvcc_program *p, uint32_t step) {
+    char name[32];
+    name_entry(step, name);
+    return (uint32_t)uvcc_program_find_entry(p, name);
+}
+
+/* Read and rounded in the same place. */
+const int64_t *pass_weight(pass *v, uint32_t id) {
+    uvcc_model_weight of;
+    char text[MESSAGE_BYTES] = "";
+    const flag_message m = {text, sizeof text};
+    double *real = (double *)(void *)v->weight;
+    if (uvcc_model_weight_at(&v->f.l.w.shape, id - PASS_IN_WEIGHT, &of) != 0 ||
+        weights_read(&v->f.l.w, id - PASS_IN_WEIGHT, real, &m) != 0) {
+        (void)report_error(EXIT_FAILED, "data.model: %s", text);
+        return NULL;
+    }
+    fixed_round(real, (uint64_t)of.rows * of.cols, v->run.frac_bits, v->run.weight_bits, v->weight);
+    return v->weight;
+}
+
+static int set_one(pass *v, const work_worker *w, uvcc_session *s, const uvcc_model_weight *of) {
+    const int tensor = uvcc_program_find(w->program, of->name);
+    const int64_t *values = pass_weight(v, PASS_IN_WEIGHT + v->set);
+    if (values == NULL)
+        return EXIT_FAILED;
+    const int rc = tensor < 0 ? tensor : uvcc_session_set_public(s, (uint32_t)tensor, values);
+    if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_NOMEM)
+        return WORK_LATER;
+    v->set += rc == 0;
+    return rc == 0 ? EXIT_DONE : report_error(EXIT_FAILED, "%s: %s", of->name, uvcc_error_text(rc));
+}
+
+/* Some in a call, so that not all are with the session in two places. */
+int pass_set_public(pass *v, const work_worker *w, uvcc_session *s) {
+    uvcc_model_weight of;
+    uint64_t elements = 0;
+    if (!v->run.public_weights)
+        return EXIT_DONE;
+    if (v->set_run != w->run + 1)
+        v->set = 0;
+    v->set_run = w->run + 1; /* 0: of none yet */
+    while (uvcc_model_weight_at(&v->f.l.w.shape, v->set, &of) == 0) {
+        elements += (uint64_t)of.rows * of.cols;
+        if (elements > step_room(&v->f.p.config) && elements != (uint64_t)of.rows * of.cols)
+            return WORK_LATER;
+        const int status = set_one(v, w, s, &of);
+        if (status != EXIT_DONE)
+            return status;
+    }
+    return EXIT_DONE;
+}
+
+/* ---- requests of clients ---- */
+
+serving_form pass_form(const pass *v) {
+    const uvcc_model_config *c = &v->f.p.config;
+    uvcc_tensor_desc x = {0};
+    uint32_t rows = 0, cols = 0;
+    (void)uvcc_model_inputs(c, &x, NULL);
+    (void)uvcc_model_output(c, &rows, &cols);
+    return (serving_form){.entry = SERVING_PASS | (uint32_t)(c->mode == UVCC_MODEL_FAST) << 24 |
+                                   (uint32_t)v->run.gives << 16 | (uint32_t)v->run.takes << 8 |
+                                   c->frac_bits,
+                          .units = c->sequences,
+                          .in_rows = c->tokens,
+                          .in_cols = x.cols + (c->padding != 0),
+                          .out_rows = rows / c->sequences,
+                          .out_cols = cols};
+}

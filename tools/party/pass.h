@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pass.h - a pretrained model's pass as an object "run" says it, the same at all who have part in
+ * it: config.json and the numbers of the pass make the program. For jobs that infer or serve, and
+ * for the clients of the latter. */
+#ifndef UVCC_TOOLS_PARTY_PASS_H
+#define UVCC_TOOLS_PARTY_PASS_H
+
+#include "../infer/infer.h"
+#include "../serving.h"
+#include "work.h"
+
+/* Ids of inputs: weight i is PASS_IN_WEIGHT + i. */
+enum { PASS_IN_WEIGHT = 100 };
+
+/* The members of "run"; of takes, input_owner and to not all kinds have all. */
+typedef struct pass_run {
+    uint32_t sequences, tokens, gives, mode, takes;
+    bool padding, fold;
+    uint32_t frac_bits, value_bits, weight_bits, inner_bits;
+    uint32_t public_weights, weights_owner, input_owner;
+    const char *to;
+} pass_run;
+
+extern const char *const pass_gives[], *const pass_modes[], *const pass_knows[];
+/* Those that all kinds have. */
+#define PASS_FLAG(name, what, kind, member, least, most, choices)                                  \
+    { name, what, kind, offsetof(pass_run, member), least, most, choices, NULL }
+#define PASS_FLAGS                                                                                 \
+    PASS_FLAG("sequences", NULL, FLAG_COUNT, sequences, 1, 65536, NULL),                           \
+        PASS_FLAG("tokens", NULL, FLAG_COUNT, tokens, 1, 65536, NULL),                             \
+        PASS_FLAG("padding", NULL, FLAG_SWITCH, padding, 0, 0, NULL),                              \
+        PASS_FLAG("fold", NULL, FLAG_SWITCH, fold, 0, 0, NULL),                                    \
+        PASS_FLAG("gives", "hidden|logits|last|pooled|labels", FLAG_CHOICE, gives, 0, 0,           \
+                  pass_gives),                                                                     \
+        PASS_FLAG("mode", "fast|exact|exact-dcf", FLAG_CHOICE, mode, 0, 0, pass_modes),            \
+        PASS_FLAG("frac-bits", NULL, FLAG_COUNT, frac_bits, 12, 20, NULL),                         \
+        PASS_FLAG("value-bits", NULL, FLAG_COUNT, value_bits, 1, 12, NULL),                        \
+        PASS_FLAG("weight-bits", NULL, FLAG_COUNT, weight_bits, 1, 16, NULL),                      \
+        PASS_FLAG("inner-bits", NULL, FLAG_COUNT, inner_bits, 1, 12, NULL),                        \
+        PASS_FLAG("weights", "secret|public", FLAG_CHOICE, public_weights, 0, 0, pass_knows),      \
+        PASS_FLAG("weights-owner", NULL, FLAG_COUNT, weights_owner, 0, UVCC_PARTIES - 1, NULL)
+
+typedef struct pass {
+    const char *file, *where; /* of "run", for messages: "FILE: WHERE.tokens ..." */
+    const json_t *json;       /* "run" itself */
+    pass_run run;
+    uint32_t steps; /* that give the weights, where they are secret */
+    infer_options o;
+    infer f;         /* of it: the checkpoint, the input and the answer, where they are here */
+    char *model;     /* the checkpoint's path; NULL: not given */
+    int64_t *weight; /* room for the largest, which is read as real numbers */
+    uint32_t set_run, set; /* in that run so many public weights are set */
+} pass;
+
+/* All return an exit status after reporting, unless they say otherwise. */
+
+/* The members: defaults, those of the table, what must be given; *v is made. */
+int pass_read_run(pass *v, const char *file, const char *where, const json_t *run,
+                  const flag_set *members);
+/* Of a job that serves: its own table, and then pass_describe(). */
+int pass_read_served(pass *v, const char *file, const char *where, const json_t *run);
+/* The program's description: the same for all. */
+int pass_describe(pass *v);
+/* The checkpoint at v->model, which must be the described one. Its bits are looked at once. */
+int pass_read_model(pass *v);
+/* The input that v->o names, of the described shape; other ends name it in their own words. */
+int pass_read_input(pass *v, const char *place);
+void pass_free(pass *v);
+
+/* Whether the weights of a job are known at this party. */
+bool pass_has_weights(const pass *v, uint32_t party);
+
+/* ---- weights ---- */
+
+/* Steps in which their owner gives them, some each, so that few are there in plaintext at a time;
+ * 0: all know them. */
+uint32_t pass_weight_steps(const pass *v);
+/* Their tensors, and the entries of those steps. 0, or UVCC_ERR_*. */
+int pass_add_weights(const pass *v, uvcc_program *p, uint32_t *tensors, char *why, size_t cap);
+uint32_t pass_weight_entry(const uvcc_program *p, uint32_t step);
+/* Of its owner, by the id of its input; NULL after reporting. */
+const int64_t *pass_weight(pass *v, uint32_t id);
+/* Public ones, which everybody sets alike: as first_values() of work.h. */
+int pass_set_public(pass *v, const work_worker *w, uvcc_session *s);
+
+/* ---- requests of clients ---- */
+
+/* A sequence of tokens is a unit: rows of what goes in and, with padding, whether it is a token. */
+serving_form pass_form(const pass *v);
+
+#endif

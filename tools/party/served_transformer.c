@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* served_transformer.c - a pretrained transformer, of which one party has the weights or all have.
+ * What a client asks are sequences: rows of hidden states, or one-hot rows of tokens. */
+#include <stdlib.h>
+
+#include "../flags_json.h"
+#include "../report.h"
+#include "pass.h"
+#include "serve_offer.h"
+#include "served.h"
+#include "work_util.h"
+
+enum { MESSAGE_BYTES = 512 };
+
+typedef struct served {
+    work_config c;
+    pass v;
+} served;
+
+static int bad(const served *v, const char *why) {
+    return report_error(EXIT_BAD_INPUT, "%s: %s", v->c.file, why);
+}
+
+/* ---- what is told ---- */
+
+static int read_data(served *v) {
+    static const char *const members[] = {"model", NULL};
+    char text[MESSAGE_BYTES] = "";
+    const flag_message m = {text, sizeof text};
+    const char *name = NULL;
+    if (flags_json_only(v->c.data, "data", members, &m) != 0 ||
+        flags_json_text(v->c.data, "data", "model", &name, &m) != 0)
+        return bad(v, text);
+    const bool has = pass_has_weights(&v->v, v->c.party);
+    if ((name != NULL) != has)
+        return bad(v, has ? "data.model is missing; name the checkpoint's directory"
+                          : "data.model: the weights are another party's (job.run.weights_owner); "
+                            "take it away");
+    if (!has)
+        return EXIT_DONE;
+    v->v.model = work_path(v->c.dir, name);
+    return v->v.model != NULL ? pass_read_model(&v->v) : report_error(EXIT_FAILED, "out of memory");
+}
+
+static int check_form(const served *v, const serving_form *f) {
+    const uvcc_request_shape s = serving_request(f, f->units);
+    const uint64_t in = (uint64_t)s.in_rows * s.in_cols, out = (uint64_t)s.out_rows * s.out_cols;
+    if (in <= UVCC_REQUEST_VALUES_MAX && out <= UVCC_REQUEST_VALUES_MAX)
+        return EXIT_DONE;
+    return report_error(EXIT_BAD_INPUT,
+                        "%s: job.run: a request has %llu values, its answer %llu, and %u are "
+                        "possible; give fewer sequences or tokens%s",
+                        v->c.file, (unsigned long long)in, (unsigned long long)out,
+                        UVCC_REQUEST_VALUES_MAX,
+                        v->v.run.takes == TAKES_ONE_HOT ? ", or takes \"hidden\"" : "");
+}
+
+static void transformer_close(void *of) {
+    served *v = of;
+    pass_free(&v->v);
+    free(v);
+}
+
+static int transformer_open(void **of, const work_config *c, serving_form *form) {
+    served *v = calloc(1, sizeof *v);
+    if (v == NULL)
+        return report_error(EXIT_FAILED, "out of memory");
+    v->c = *c;
+    int status = pass_read_served(&v->v, c->file, "job.run", c->run);
+    if (status == EXIT_DONE)
+        status = work_alone(c, "serves");
+    if (status == EXIT_DONE) {
+        *form = pass_form(&v->v);
+        status = check_form(v, form);
+    }
+    if (status == EXIT_DONE)
+        status = read_data(v);
+    if (status == EXIT_DONE)
+        *of = v;
+    else
+        transformer_close(v);
+    return status;
+}
+
+/* ---- what is computed ---- */
+
+static int add_all(const served *v, uvcc_program *p, uint32_t *tensors, char *why, size_t cap) {
+    const uvcc_allocator al = uvcc_host_allocator();
+    int rc = pass_add_weights(&v->v, p, tensors, why, cap);
+    if (rc == 0)
+        rc = serving_add_choose(p, SERVE_WORDS, SERVE_WORD_BITS);
+    if (rc == 0)
+        rc = uvcc_model_forward_shared(&v->v.f.p.config, p, tensors, &al, why, cap);
+    return rc == 0 ? uvcc_program_finish(p, why, cap) : rc;
+}
+
+static int transformer_program(void *of, uvcc_program **out, serving_program *at) {
+    const served *v = of;
+    const uvcc_allocator al = uvcc_host_allocator();
+    char why[MESSAGE_BYTES] = "";
+    uvcc_program *p = NULL;
+    uint32_t *tensors = calloc(uvcc_model_weight_count(&v->v.f.p.config), sizeof *tensors);
+    int rc = tensors == NULL ? UVCC_ERR_NOMEM : uvcc_program_new(&p, &al);
+    if (rc == 0)
+        rc = add_all(v, p, tensors, why, sizeof why);
+    free(tensors);
+    if (rc != 0) {
+        uvcc_program_free(p);
+        return report_error(EXIT_BAD_INPUT, "%s: job.run: %s", v->c.file,
+                            why[0] != '\0' ? why : uvcc_error_text(rc));
+    }
+    const int padding = uvcc_program_find(p, "PADDING");
+    *at = (serving_program){.choose_entry = (uint32_t)uvcc_program_find_entry(p, "choose"),
+                            .serve_entry = (uint32_t)uvcc_program_find_entry(p, "forward"),
+                            .asked = (uint32_t)uvcc_program_find(p, "X"),
+                            .answer = (uint32_t)uvcc_program_find(p, "Y"),
+                            .padding = padding < 0 ? UVCC_NO_TENSOR : (uint32_t)padding};
+    *out = p;
+    return EXIT_DONE;
+}
+
+static uint32_t weight_steps(const void *of) {
+    return pass_weight_steps(&((const served *)of)->v);
+}
+
+static uint32_t weight_entry(const void *of, const uvcc_program *p, uint32_t step) {
+    (void)of;
+    return pass_weight_entry(p, step);
+}
+
+static const int64_t *give_weight(void *of, uint32_t id) {
+    return pass_weight(&((served *)of)->v, id);
+}
+
+static int first_values(void *of, const work_worker *w, uvcc_session *s) {
+    return pass_set_public(&((served *)of)->v, w, s);
+}
+
+const served_kind served_transformer = {.open = transformer_open,
+                                        .close = transformer_close,
+                                        .program = transformer_program,
+                                        .weight_steps = weight_steps,
+                                        .weight_entry = weight_entry,
+                                        .weight = give_weight,
+                                        .first_values = first_values};
