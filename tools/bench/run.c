@@ -72,7 +72,7 @@ typedef struct run {
     atomic_uint ready, finished;
     unsigned until_ready, until_finished;
     double began, keys_done, over;
-    uint64_t dealt; /* bytes of keys, of the parties here, when the input was given */
+    uint64_t dealt;      /* bytes of keys, of the parties here, when the input was given */
     numbers before, now; /* of all three parties; before: when the first measured pass began */
 } run;
 
