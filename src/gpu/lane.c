@@ -17,7 +17,6 @@
 
 enum {
     ALIGN = 64,
-    FIRST_ROOM = 1 << 20,
     FIRST_STEPS = 16,
     MAPPED_MOST = 256, /* descriptors that stay in memory of the host; more go up sooner */
     SCRATCH_LARGE = 64 << 20,
@@ -119,13 +118,14 @@ int uvcci_lane_open(uvcci_lane *l, uvcci_lane_home *home, void *end) {
     *l = (uvcci_lane){.home = home, .end = end};
     int e = cuda(l, cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking), "a stream");
     if (e == 0)
-        e = cuda(l, cudaHostAlloc((void **)&l->host.first, FIRST_ROOM, cudaHostAllocMapped),
+        e = cuda(l,
+                 cudaHostAlloc((void **)&l->host.first, UVCCI_LANE_FIRST_ROOM, cudaHostAllocMapped),
                  "descriptors");
     if (e == 0)
-        e = cuda(l, cudaMalloc((void **)&l->dev.first, FIRST_ROOM), "descriptors");
+        e = cuda(l, cudaMalloc((void **)&l->dev.first, UVCCI_LANE_FIRST_ROOM), "descriptors");
     if (e == 0)
-        e = cuda(l, cudaMalloc((void **)&l->scratch.first, FIRST_ROOM), "scratch");
-    l->host.first_bytes = l->dev.first_bytes = l->scratch.first_bytes = FIRST_ROOM;
+        e = cuda(l, cudaMalloc((void **)&l->scratch.first, UVCCI_LANE_FIRST_ROOM), "scratch");
+    l->host.first_bytes = l->dev.first_bytes = l->scratch.first_bytes = UVCCI_LANE_FIRST_ROOM;
     return e;
 }
 

@@ -31,7 +31,9 @@ typedef struct uvcci_lane_home {
     void *user;
 } uvcci_lane_home;
 
-/* Memory that a job needs: a part that the lane always has, or more from a pool. */
+/* Memory that a job needs: a part that the lane always has, or more from a pool. There are three,
+ * two of the device. */
+enum { UVCCI_LANE_FIRST_ROOM = 1 << 20, UVCCI_LANE_DEVICE_ROOMS = 2, UVCCI_LANE_HOST_ROOMS = 1 };
 typedef struct uvcci_lane_room {
     uint8_t *first, *at;
     size_t first_bytes, bytes;

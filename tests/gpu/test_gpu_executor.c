@@ -179,6 +179,7 @@ static void copies_are_within_budgets(void **state) {
     cfg.pinned_bytes = 1;
     uvcc_gpu *x = card_open(&cfg);
     uint8_t *from = calloc(1, BYTES), *to = calloc(1, BYTES);
+    uint64_t said[2];
     const uvcc_copy_item it = {to, from, BYTES};
     const uvcc_task t = {.kind = UVCC_TASK_COPY, .u.copy = {.items = &it, .count = 1}};
     const uvcc_job job = {.id = 1, .tasks = &t, .count = 1};
@@ -193,6 +194,9 @@ static void copies_are_within_budgets(void **state) {
     const size_t device = fake_device_bytes(), pinned = fake_pinned_bytes();
     assert_int_equal(card_status(x, &job), 0);
     assert_memory_equal(from, to, BYTES);
+    assert_int_equal(uvcc_gpu_memory(x, &said[0], &said[1]), 0);
+    assert_int_equal(said[0], fake_device_bytes());
+    assert_true(said[1] <= fake_pinned_bytes() && said[1] + 4096 > fake_pinned_bytes()); /* marks */
     assert_int_equal(fake_device_bytes(), device);
     assert_true(fake_pinned_bytes() >= pinned + 2 * BYTES);
     uvcc_gpu_free(x);

@@ -235,7 +235,7 @@ void result_show(const result *r, FILE *to) {
     (void)fprintf(to, "memory       %.4g GB of %s", 1e-9 * (double)f->rss_bytes,
                   s->o->job != NULL ? "the largest process" : "the process");
     if (on_gpu(s))
-        (void)fprintf(to, ", %.4g GB of tensors on devices", 1e-9 * (double)f->gpu_bytes);
+        (void)fprintf(to, ", %.4g GB of devices", 1e-9 * (double)f->gpu_bytes);
     (void)fprintf(to, "\n%s", f->checked ? "checked      bit for bit with plaintext\n" : "");
     if (f->digest != 0)
         (void)fprintf(to, "output       %016" PRIx64 "\n", f->digest);

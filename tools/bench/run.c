@@ -449,8 +449,9 @@ static numbers own_numbers(const run *r) {
         all.n[N_JOBS] += r->o->no_fusion ? unfused_jobs(r->party[p].unfused) : st.jobs;
         all.n[N_MESSAGES] += st.messages;
         all.n[N_ROUNDS] = st.rounds;
-        if (r->o->run.compute == RUN_COMPUTE_GPU)
-            all.n[N_GPU_BYTES] += st.tensor_peak_bytes;
+        uint64_t device, pinned;
+        card_bytes(r->party[p].card, &device, &pinned);
+        all.n[N_GPU_BYTES] += device;
         add_watch(&r->party[p].watch, &all);
     }
     return all;
