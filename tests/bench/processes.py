@@ -5,6 +5,7 @@ end when one of them is gone."""
 import json
 import os
 import pty
+import re
 import signal
 import socket
 import subprocess
@@ -53,13 +54,13 @@ class Job:
             return json.load(f)
 
     def running(self, victim):
-        """All three, once the victim has measured a pass: it shows its progress on a terminal."""
+        """All three, once each has measured a pass: the victim, which is one ahead at most, shows on a terminal where it is."""
         master, slave = pty.openpty()
         parts = [self.start(p, MODEL + " --n-iters 1000", **({"stderr": slave} if p == victim else {}),
                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) for p in range(3)]
         os.close(slave)
         said = b""
-        while b" left" not in said:
+        while not any(int(n) >= 4 for n in re.findall(rb"pass (\d+) of", said)):
             said += os.read(master, 4096)
         return parts, master
 

@@ -36,14 +36,19 @@ static uint64_t keys_at_once(const subject *s, const subject_cost *c) {
     return ahead != 0 && ahead < c->key_bytes ? ahead : c->key_bytes;
 }
 
-/* Weights and tensors of three parties, on the host or on devices; what is at work. Keys take
- * thrice their bytes, as measured: as they are made, in the sender's queue, at the receiver. */
+/* Weights and tensors of three parties, on the host or on devices; keys at their receivers; those
+ * that are being made and sent, and buffers that links and sessions keep, as measured: no more than
+ * 900 MiB, for a sender's queue has an end (RUN_KEYS_QUEUED). */
+static uint64_t at_work(uint64_t keys) {
+    const uint64_t most = (uint64_t)900 << 20;
+    return keys / 4 + (5 * keys / 2 < most ? 5 * keys / 2 : most);
+}
+
 uint64_t result_host_bytes(const subject *s, const subject_cost *c) {
-    const uint64_t tensors = on_gpu(s) ? 0 : 3 * c->tensor_bytes;
-    const uint64_t all =
-        tensors + 3 * keys_at_once(s, c) + c->online_bytes / 4 + 2 * c->input_bytes;
+    const uint64_t tensors = on_gpu(s) ? 0 : 3 * c->tensor_bytes, keys = keys_at_once(s, c);
+    const uint64_t all = tensors + keys + at_work(keys) + c->online_bytes / 4 + 2 * c->input_bytes;
     const bool elsewhere = s->o->job != NULL && !bench_job_one_machine(s->o->job);
-    return (elsewhere ? all / UVCC_PARTIES : all) + ((uint64_t)64 << 20);
+    return (elsewhere ? all / UVCC_PARTIES : all) + ((uint64_t)192 << 20);
 }
 
 bool result_one_device_each(const subject *s) {

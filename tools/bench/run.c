@@ -255,15 +255,38 @@ static int drive(run *r) {
 
 /* A tensor's values at one party: a thread of its own, since of a large model it takes a while. */
 typedef struct setting {
-    uvcc_session *session;
+    party_run *party;
     uint32_t tensor;
     const int64_t *values;
     int rc;
 } setting;
 
+/* Jobs that the session has before it starts: it keeps a copy of what is set until then, which for
+ * all weights together is half of what they take themselves. */
+static int run_jobs(party_run *me) {
+    const uvcc_job *job = NULL;
+    uvcc_completion c;
+    for (;;) {
+        int rc = 0;
+        while (rc == 0 && (job != NULL || uvcc_session_poll_job(me->session, &job) == 1)) {
+            rc = uvcc_cpu_submit(me->executor, job);
+            job = rc == UVCC_ERR_AGAIN ? job : NULL;
+        }
+        if (rc != 0 && rc != UVCC_ERR_AGAIN)
+            return rc;
+        if (uvcc_cpu_pending(me->executor) == 0)
+            return 0;
+        uvcc_cpu_wait(me->executor);
+        while (uvcc_cpu_poll(me->executor, &c) == 1)
+            (void)uvcc_session_complete(me->session, &c, 0);
+    }
+}
+
 static void *set_one(void *user) {
     setting *s = user;
-    s->rc = uvcc_session_set_public(s->session, s->tensor, s->values);
+    s->rc = uvcc_session_set_public(s->party->session, s->tensor, s->values);
+    if (s->rc == 0)
+        s->rc = run_jobs(s->party);
     return NULL;
 }
 
@@ -273,7 +296,7 @@ static int set_weight(run *r, uint32_t tensor, const int64_t *values) {
     bool started[UVCC_PARTIES];
     int rc = 0;
     for (unsigned p = r->first; p < r->end; p++) {
-        all[p] = (setting){.session = r->party[p].session, .tensor = tensor, .values = values};
+        all[p] = (setting){.party = &r->party[p], .tensor = tensor, .values = values};
         started[p] = pthread_create(&thread[p], NULL, set_one, &all[p]) == 0;
         if (!started[p])
             (void)set_one(&all[p]);
@@ -315,7 +338,8 @@ static int open_party(run *r, unsigned p) {
         c.links.keepalive_ns = 0;   /* as there is a line to keep */
     else if (r->o->keys_ahead == 0) /* all of a step's are on their way at a time */
         c.links.frame_bytes = FRAME_BYTES;
-    c.links.rx_keys_bytes = c.links.tx_keys_bytes = r->keys_bytes;
+    c.links.rx_keys_bytes = r->keys_bytes;
+    c.links.tx_keys_bytes = r->keys_bytes < RUN_KEYS_QUEUED ? r->keys_bytes : RUN_KEYS_QUEUED;
     c.trace = (uvcc_tracer){.op = watch_op, .user = &me->watch};
     watch_begin(&me->watch, r->family, r->o->run.compute == RUN_COMPUTE_GPU);
     const int status = open_executor(r, p, &c);
