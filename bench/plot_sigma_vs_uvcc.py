@@ -43,9 +43,9 @@ def read(paths):
 
 
 def plain(row):
-    """As it comes: no ablation, no part of a model."""
+    """As it comes: no ablation, no part of a model, not by processes."""
     flags = row["config_flags"]
-    return all(flags[name] is not False for name in ("eff_bits", "ragged_pack", "fusion")) and not flags["fold"] and row["n_layers"] > 0
+    return flags["transport"] in (None, "memory") and all(flags[name] is not False for name in ("eff_bits", "ragged_pack", "fusion")) and not flags["fold"] and row["n_layers"] > 0
 
 
 def online(row):
@@ -68,6 +68,7 @@ def remarks(row):
     flags = row["config_flags"]
     out = [name.replace("_", " ") + " off" for name in ("eff_bits", "ragged_pack", "fusion") if flags[name] is False]
     out += ["gains folded"] if flags["fold"] else []
+    out += [f"three processes over {flags['transport']}"] if flags["transport"] not in (None, "memory") else []
     out += ["public weights"] if flags["weights"] == "public" else []
     out += [f"{flags['keys_ahead_mib']} MiB of keys ahead, the others dealt online"] if flags["keys_ahead_mib"] else []
     out += [f"{row['n_layers']} layers"] if row["command"].find("--layers") >= 0 else []
