@@ -112,5 +112,5 @@ def measure(c, run, command, log, directory, timeout_s):
             row = json.load(f)
     except (OSError, ValueError) as e:
         raise Failed(f"uvcc bench left no row: {e}") from e
-    row["command"] = " ".join(["uvcc", *command[1:]])
+    row["command"] = " ".join(["uvcc", *(os.path.basename(w) if w.endswith("/job.json") else w for w in command[1:])])
     return row

@@ -66,7 +66,8 @@ def tables(directory):
     run(0, "--tables", os.path.join(ROOT, "docs", "benchmark.md"), "--check")
     print("right: docs/benchmark.md has the tables of its rows")
     with open(os.path.join(directory, "rows.jsonl"), "w", encoding="utf-8") as f:
-        f.write(row("uvcc", "gpu", "gpt2", 128, 0.654, 515) + row("uvcc", "gpu", "gpt2", 128, 0.9, 515, fusion=False))
+        f.write(row("uvcc", "gpu", "gpt2", 128, 0.654, 515) + row("uvcc", "gpu", "gpt2", 128, 0.9, 515, fusion=False) +
+                row("uvcc", "cpu", "gpt2", 128, 9, 515, transport="tcp"))
     document = os.path.join(directory, "d.md")
     with open(document, "w", encoding="utf-8") as f:
         f.write("before\n<!-- rows: rows.jsonl -->\n| old |\n|---|\n\n<!-- work: gpt2 128 rows.jsonl -->\n"
@@ -78,7 +79,7 @@ def tables(directory):
     with open(document, encoding="utf-8") as f:
         text = f.read()
     check("its rows are written", "| uvcc | GPU | gpt2 | 128 | 0.654 | 0.01 | 0.5 | 0.885 | 3 | 515 |  |\n" in text and
-          "| fusion off |" in text and "| old |" not in text and text.endswith("|\n\nbehind\n"))
+          "| fusion off |" in text and "| three processes over tcp |" in text and "| old |" not in text and text.endswith("|\n\nbehind\n"))
     check("what jobs were of is", "| gelu |  | 300 | 75 |\n| matmul |  | 100 | 25 |\n| all | | 400 | of 654 ms online |\n" in text)
     check("kernels are", "| GEMM | 1 | 2.0 | 2000 |\n| map_kernel | 2 | 1.5 | 750 |\n| 0 others | 0 | 0.0 | |\n"
           "| a pass | 3 | 4 | busy 2 of 3 ms |\n" in text)
