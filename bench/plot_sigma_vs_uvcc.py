@@ -11,8 +11,9 @@ rate and round trip). What the rows say nothing of is left out, and said.
 
   --out DIR          where pictures go; it is made
   --seq-len L        of pictures that compare models (128)
-  --tables DOCUMENT  writes the tables of rows into the document: behind each line <!-- rows: FILE... --> (files beside the
-                     document's own) the table that follows is made anew
+  --tables DOCUMENT  writes tables into the document: behind each line <!-- rows: FILE... --> (files beside the document's own),
+                     <!-- work: MODEL TOKENS FILE... --> (what jobs of that row were of) and <!-- kernels: FILE --> (of
+                     bench/kernel_table.py) the table that follows is made anew
   --check            writes nothing; status 1 if a table is not what the rows say
   --help             this text
 
@@ -42,9 +43,9 @@ def read(paths):
 
 
 def plain(row):
-    """As it comes: no ablation, no part of a model."""
+    """As it comes: no ablation, no part of a model, not by processes."""
     flags = row["config_flags"]
-    return all(flags[name] is not False for name in ("eff_bits", "ragged_pack", "fusion")) and not flags["fold"] and row["n_layers"] > 0
+    return flags["transport"] in (None, "memory") and all(flags[name] is not False for name in ("eff_bits", "ragged_pack", "fusion")) and not flags["fold"] and row["n_layers"] > 0
 
 
 def online(row):
@@ -67,6 +68,7 @@ def remarks(row):
     flags = row["config_flags"]
     out = [name.replace("_", " ") + " off" for name in ("eff_bits", "ragged_pack", "fusion") if flags[name] is False]
     out += ["gains folded"] if flags["fold"] else []
+    out += [f"three processes over {flags['transport']}"] if flags["transport"] not in (None, "memory") else []
     out += ["public weights"] if flags["weights"] == "public" else []
     out += [f"{flags['keys_ahead_mib']} MiB of keys ahead, the others dealt online"] if flags["keys_ahead_mib"] else []
     out += [f"{row['n_layers']} layers"] if row["command"].find("--layers") >= 0 else []
@@ -101,6 +103,42 @@ def table(rows):
     return out + ["| " + " | ".join(line[i] for i in used) + " |" for line in lines]
 
 
+def work_table(model, tokens, *paths):
+    """What jobs of a row were of, by function."""
+    row = next(r for r in read(paths) if plain(r) and r["model"] == model and r["seq_len"] == int(tokens))
+    found = row["nonlinear_breakdown"]
+    seconds = {f: found[f"{f}_seconds"] for f in FAMILIES if found.get(f"{f}_seconds")}
+    total = sum(seconds.values())
+    out = ["| function | calls | ms of jobs | % |", "|---|---|---|---|"]
+    for f, s in sorted(seconds.items(), key=lambda at: -at[1]):
+        out.append(f"| {f} | {found.get(f'{f}_calls', '')} | {1e3 * s:.0f} | {100 * s / total:.0f} |")
+    return out + [f"| all | | {1e3 * total:.0f} | of {1e3 * online(row):.0f} ms online |"]
+
+
+def kernel_table(path, most=14):
+    """The kernels that took longest, and all others together."""
+    with open(path, encoding="utf-8") as f:
+        t = json.load(f)
+    out = ["| kernel | launches | ms | us, mean |", "|---|---|---|---|"]
+    out += [f"| {k['kernel']} | {k['launches']} | {k['ms']:.1f} | {k['mean_us']:.0f} |" for k in t["kernels"][:most]]
+    rest = t["kernels"][most:]
+    out.append(f"| {len(rest)} others | {sum(k['launches'] for k in rest)} | {sum(k['ms'] for k in rest):.1f} | |")
+    return out + [f"| {t['of']} | {sum(k['launches'] for k in t['kernels'])} | {t['sum_ms']:.0f} | busy {t['busy_ms']:.0f} of "
+                  f"{t['window_ms']:.0f} ms |"]
+
+
+def made(line, directory):
+    """The table behind such a line; None: it is another one."""
+    m = re.fullmatch(r"<!-- (rows|work|kernels): (.*) -->", line)
+    if m is None:
+        return None
+    words = m[2].split()
+    if m[1] == "work":
+        return work_table(*words[:2], *(os.path.join(directory, name) for name in words[2:]))
+    paths = [os.path.join(directory, name) for name in words]
+    return table(read(paths)) if m[1] == "rows" else kernel_table(*paths)
+
+
 def tables(document, check):
     """The document's lines with their tables made anew; 1 if `check` and something differs."""
     with open(document, encoding="utf-8") as f:
@@ -109,12 +147,12 @@ def tables(document, check):
     while at < len(old):
         new.append(old[at])
         at += 1
-        if not new[-1].startswith("<!-- rows: "):
+        lines = made(new[-1], os.path.dirname(os.path.abspath(document)))
+        if lines is None:
             continue
-        files = new[-1].removeprefix("<!-- rows: ").removesuffix(" -->").split()
         while at < len(old) and old[at].startswith("|"):
             at += 1
-        new += table(read(os.path.join(os.path.dirname(os.path.abspath(document)), name) for name in files))
+        new += lines
     if check:
         for line in sorted(set(old) ^ set(new)):
             print(f"{document}: not as the rows have it: {line}")

@@ -37,7 +37,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SYSTEMS = {"uvcc": uvcc, "sigma": sigma, "mp-spdz": mp_spdz, "spu": spu}
 NEEDED = {"models": list, "seq_lens": list, "batch_sizes": list, "backends": list, "n_iters": int, "mode": str,
           "results_dir": str}
-DEFAULTS = {"sigma_root": None, "uvcc": "build/tools/uvcc", "threads": 4, "timeout_s": 3600, "weights": {},
+DEFAULTS = {"sigma_root": None, "uvcc": "build/tools/uvcc", "threads": 4, "timeout_s": 3600, "processes": False, "weights": {},
             "fewer_layers": {}, "seq_lens_of": {}, "flags": [[]], "micros": [], "widths": [768, 4096], "party": 0, "peer": None,
             "key_dir": "/tmp", "hardware": None, "mp_spdz_root": None, "mp_spdz_programs": {}, "spu_root": None,
             "spu_scripts": {}}
@@ -77,6 +77,8 @@ def read_config(o):
     for backend in c["backends"]:
         if backend not in ("cpu", "gpu"):
             raise Wrong(f"{o.config}: \"backends\" are cpu and gpu")
+    if not isinstance(c["processes"], bool):
+        raise Wrong(f"{o.config}: \"processes\" is true or false")
     c["uvcc"] = os.path.abspath(o.uvcc or os.path.join(ROOT, c["uvcc"]))
     c["sigma_root"] = o.sigma_root or c["sigma_root"]
     c["results_dir"] = o.results or os.path.join(ROOT, c["results_dir"])
@@ -123,9 +125,10 @@ def combinations(c):
                            "batch_size": 1, "flags": []}
 
 
-def name_of(run):
+def name_of(c, run):
     parts = [run["system"], run["backend"], run["model"].replace("/", "_"), str(run["seq_len"]), str(run["batch_size"])]
     parts += [f"d{run['width']}"] if run["micro"] else []
+    parts += ["processes"] if c["processes"] and run["system"] == "uvcc" else []
     return "-".join(parts + [flag.removeprefix("--") for flag in run["flags"]])
 
 
@@ -144,7 +147,7 @@ class Table:
         rows.write_summary(self.c["results_dir"], list(rows.read(self.rows_dir).values()))
 
     def measure(self, run):
-        name, system = name_of(run), SYSTEMS[run["system"]]
+        name, system = name_of(self.c, run), SYSTEMS[run["system"]]
         if not self.o.again and os.path.exists(os.path.join(self.rows_dir, name + ".json")):
             return self.say("kept", name)
         left = self.end - time.monotonic()

@@ -55,7 +55,7 @@ static void host_call(world *w, uint8_t i, fuzz_in *in) {
         (void)uvcc_session_set_public(a->s, what >> 4, KEPT);
         break;
     case 3:
-        if (what >> 4 != 5) /* shares of something else would be opened */
+        if (what >> 4 != T_S) /* shares of something else would be opened */
             (void)uvcc_session_set_shares(a->s, what >> 4, shares, shares);
         (void)uvcc_session_shares(a->s, what >> 4, got, got + 64);
         break;

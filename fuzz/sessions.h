@@ -18,10 +18,13 @@ enum {
     COLS = 2,
     IN_X = 1,
     IN_W = 2,
+    IN_N = 3,
+    NUMBER_BITS = 5,
     OUT_Z = 10,
     OUT_A = 11,
     STATE = 12,
-    OUT_B
+    OUT_B,
+    OUT_E
 };
 
 typedef struct packet {
@@ -59,12 +62,13 @@ typedef struct world {
     bool traitor; /* a party lies: what is computed may be anything */
 } world;
 
-/* ---- the program: Z = X W truncated, A = relu(Z), B = X W on a triple, all opened; and a kept
- * matrix ---- */
+/* ---- the program: Z = X W truncated, A = relu(Z), B = X W on a triple, E = rows of a kept matrix
+ * by one-hot keys, all opened; and the kept matrix ---- */
 
 static const int64_t X[ROWS * INNER] = {4096, -8192, 100, 7, -70000, 12345};
 static const int64_t W[INNER * COLS] = {9000, -1, -4096, 4096, 333, 60000};
 static const int64_t KEPT[ROWS * COLS] = {1, -2, 3, -4};
+static const int64_t NUMBERS[ROWS] = {1, 0};
 
 static inline int64_t product(unsigned r, unsigned c) {
     int64_t sum = 0;
@@ -73,18 +77,81 @@ static inline int64_t product(unsigned r, unsigned c) {
     return sum >> 12;
 }
 
-static inline uint32_t tensor(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols,
-                              uint8_t bits, uint8_t scale, uint8_t lifetime) {
-    uvcc_tensor_desc d = {.name = name,
-                          .rows = rows,
-                          .cols = cols,
-                          .bits = bits,
-                          .scale = scale,
-                          .lifetime = lifetime,
-                          .in_buffer_of = UVCC_NO_TENSOR};
-    int rc = uvcc_program_tensor(p, &d);
-    FUZZ_CHECK(rc >= 0);
-    return (uint32_t)rc;
+/* The element k of what is opened as `id`. */
+static inline int64_t expected(uint32_t id, unsigned k) {
+    const unsigned r = k / COLS, c = k % COLS;
+    const int64_t z = product(r, c);
+    switch (id) {
+    case OUT_Z:
+    case OUT_B:
+        return z;
+    case OUT_A:
+        return z > 0 ? z : 0;
+    case OUT_E:
+        return KEPT[NUMBERS[r] * COLS + c];
+    default:
+        return KEPT[k];
+    }
+}
+
+enum { T_X, T_W, T_Z, T_A, T_D, T_S, T_B, T_N, T_P, T_E, TENSORS };
+
+#define FUZZ_TENSOR(called, r, c, wide, at, ...)                                                   \
+    {                                                                                              \
+        .name = (called), .rows = (r), .cols = (c), .bits = (wide), .scale = (at),                 \
+        .in_buffer_of = UVCC_NO_TENSOR, __VA_ARGS__                                                \
+    }
+
+static const uvcc_tensor_desc TENSOR[TENSORS] = {
+    [T_X] = FUZZ_TENSOR("X", ROWS, INNER, 20, 12, .lifetime = UVCC_TRANSIENT),
+    [T_W] = FUZZ_TENSOR("W", INNER, COLS, 20, 12, .lifetime = UVCC_TRANSIENT),
+    [T_Z] = FUZZ_TENSOR("Z", ROWS, COLS, 36, 12, .lifetime = UVCC_TRANSIENT),
+    [T_A] = FUZZ_TENSOR("A", ROWS, COLS, 36, 12, .lifetime = UVCC_TRANSIENT),
+    [T_D] = FUZZ_TENSOR("D", ROWS, COLS, 1, 0, .lifetime = UVCC_TRANSIENT),
+    [T_S] = FUZZ_TENSOR("S", ROWS, COLS, 20, 12, .lifetime = UVCC_PERSIST),
+    [T_B] = FUZZ_TENSOR("B", ROWS, COLS, 36, 12, .lifetime = UVCC_TRANSIENT),
+    [T_N] = FUZZ_TENSOR("N", ROWS, 1, NUMBER_BITS, 0, .lifetime = UVCC_TRANSIENT,
+                        .sharing = UVCC_ONE_HOT),
+    [T_P] =
+        FUZZ_TENSOR("P", ROWS, COLS, 36, 12, .lifetime = UVCC_TRANSIENT, .sharing = UVCC_ADDITIVE),
+    [T_E] = FUZZ_TENSOR("E", ROWS, COLS, 36, 12, .lifetime = UVCC_TRANSIENT),
+};
+
+static inline void add_op(uvcc_program *p, uvcc_op_desc d) {
+    FUZZ_CHECK(uvcc_program_op(p, &d) >= 0);
+}
+
+static inline void add_ops(uvcc_program *p) {
+    uvcc_op_desc g = {.opcode = UVCC_OP_GEMM_SS,
+                      .in_count = 2,
+                      .out_count = 1,
+                      .in = {T_X, T_W},
+                      .out = {T_Z},
+                      .shift = 12};
+    add_op(p, g);
+    add_op(p, (uvcc_op_desc){.opcode = UVCC_OP_RELU,
+                             .k = 1,
+                             .in_count = 1,
+                             .out_count = 2,
+                             .in = {T_Z},
+                             .out = {T_A, T_D}});
+    g.k = 2;
+    g.out[0] = T_B;
+    g.flags = UVCC_OP_BEAVER;
+    g.truncation = UVCC_TRUNC_EXACT_DCF;
+    add_op(p, g);
+    add_op(p, (uvcc_op_desc){.opcode = UVCC_OP_EMBED,
+                             .k = 3,
+                             .in_count = 2,
+                             .out_count = 1,
+                             .in = {T_N, T_S},
+                             .out = {T_P}});
+    add_op(p, (uvcc_op_desc){.opcode = UVCC_OP_RESHARE,
+                             .k = 4,
+                             .in_count = 1,
+                             .out_count = 1,
+                             .in = {T_P},
+                             .out = {T_E}});
 }
 
 static const uvcc_program *program(void) {
@@ -94,32 +161,17 @@ static const uvcc_program *program(void) {
         return p;
     uvcc_allocator al = fuzz_allocator(&mem);
     FUZZ_CHECK(uvcc_program_new(&p, &al) == 0);
-    uint32_t x = tensor(p, "X", ROWS, INNER, 20, 12, UVCC_TRANSIENT);
-    uint32_t w = tensor(p, "W", INNER, COLS, 20, 12, UVCC_TRANSIENT);
-    uint32_t z = tensor(p, "Z", ROWS, COLS, 36, 12, UVCC_TRANSIENT);
-    uint32_t a = tensor(p, "A", ROWS, COLS, 36, 12, UVCC_TRANSIENT);
-    uint32_t d = tensor(p, "D", ROWS, COLS, 1, 0, UVCC_TRANSIENT);
-    uint32_t s = tensor(p, "S", ROWS, COLS, 20, 12, UVCC_PERSIST);
-    uint32_t b = tensor(p, "B", ROWS, COLS, 36, 12, UVCC_TRANSIENT);
+    for (int t = 0; t < TENSORS; t++)
+        FUZZ_CHECK(uvcc_program_tensor(p, &TENSOR[t]) == t);
     FUZZ_CHECK(uvcc_program_entry(p, "run") == 0);
-    FUZZ_CHECK(uvcc_program_input(p, IN_X, x, 0) >= 0 && uvcc_program_input(p, IN_W, w, 1) >= 0);
-    uvcc_op_desc g = {.opcode = UVCC_OP_GEMM_SS,
-                      .in_count = 2,
-                      .out_count = 1,
-                      .in = {x, w},
-                      .out = {z},
-                      .shift = 12};
-    uvcc_op_desc r = {
-        .opcode = UVCC_OP_RELU, .k = 1, .in_count = 1, .out_count = 2, .in = {z}, .out = {a, d}};
-    uvcc_op_desc on_triple = g;
-    on_triple.k = 2;
-    on_triple.out[0] = b;
-    on_triple.flags = UVCC_OP_BEAVER;
-    on_triple.truncation = UVCC_TRUNC_EXACT_DCF;
-    FUZZ_CHECK(uvcc_program_op(p, &g) >= 0 && uvcc_program_op(p, &r) >= 0 &&
-               uvcc_program_op(p, &on_triple) >= 0 && uvcc_program_output(p, OUT_B, b) >= 0);
-    FUZZ_CHECK(uvcc_program_output(p, OUT_Z, z) >= 0 && uvcc_program_output(p, OUT_A, a) >= 0 &&
-               uvcc_program_output(p, STATE, s) >= 0);
+    FUZZ_CHECK(uvcc_program_input(p, IN_X, T_X, 0) >= 0);
+    FUZZ_CHECK(uvcc_program_input(p, IN_W, T_W, 1) >= 0);
+    FUZZ_CHECK(uvcc_program_input(p, IN_N, T_N, 2) >= 0);
+    add_ops(p);
+    static const uint32_t outputs[][2] = {
+        {OUT_B, T_B}, {OUT_Z, T_Z}, {OUT_A, T_A}, {STATE, T_S}, {OUT_E, T_E}};
+    for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; i++)
+        FUZZ_CHECK(uvcc_program_output(p, outputs[i][0], outputs[i][1]) >= 0);
     FUZZ_CHECK(uvcc_program_finish(p, NULL, 0) == 0);
     return p;
 }
@@ -190,12 +242,8 @@ static inline void events(world *w, unsigned i) {
         case UVCC_EVENT_OUTPUT: {
             const int64_t *v = uvcc_session_output(a->s, e.step, e.id);
             FUZZ_CHECK(v != NULL);
-            for (unsigned k = 0; k < ROWS * COLS; k++) {
-                int64_t z = product(k / COLS, k % COLS);
-                FUZZ_CHECK(w->traitor || v[k] == (e.id == OUT_Z || e.id == OUT_B ? z
-                                                  : e.id == OUT_A                ? (z > 0 ? z : 0)
-                                                                                 : KEPT[k]));
-            }
+            for (unsigned k = 0; k < ROWS * COLS; k++)
+                FUZZ_CHECK(w->traitor || v[k] == expected(e.id, k));
             break;
         }
         case UVCC_EVENT_STEP_FINISHED:
@@ -307,6 +355,8 @@ static inline void ask(world *w, unsigned i) {
         (void)uvcc_session_input(a->s, a->want, IN_X, X, clock_of(w, i));
     if (i == 1)
         (void)uvcc_session_input(a->s, a->want, IN_W, W, clock_of(w, i));
+    if (i == 2)
+        (void)uvcc_session_input(a->s, a->want, IN_N, NUMBERS, clock_of(w, i));
     a->want++;
 }
 
@@ -402,7 +452,7 @@ static inline void begin(world *w, uint8_t how) {
         FUZZ_CHECK(uvcc_session_new(&a->s, &c) == 0);
         FUZZ_CHECK(memcmp(uvcc_session_public_key(a->s), identity[i], 32) == 0);
         FUZZ_CHECK(uvcc_session_load_program(a->s, program()) == 0);
-        FUZZ_CHECK(uvcc_session_set_public(a->s, 5, KEPT) == 0);
+        FUZZ_CHECK(uvcc_session_set_public(a->s, T_S, KEPT) == 0);
         uvcc_cpu_config x = {
             .size = sizeof x, .alloc = fuzz_allocator(&w->cpu_mem), .mode = UVCC_CPU_INLINE};
         FUZZ_CHECK(uvcc_cpu_new(&a->cpu, &x) == 0);

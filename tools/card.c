@@ -99,6 +99,12 @@ const char *card_trouble(card *c) {
     return c != NULL ? uvcc_gpu_trouble(c->gpu) : "";
 }
 
+void card_bytes(card *c, uint64_t *device, uint64_t *pinned) {
+    *device = *pinned = 0;
+    if (c != NULL)
+        (void)uvcc_gpu_memory(c->gpu, device, pinned);
+}
+
 uint64_t card_refused(const card *c) {
     return c != NULL ? memory_failed(&c->memory) : 0;
 }
@@ -159,6 +165,11 @@ uint32_t card_device(const card *c) {
 const char *card_trouble(card *c) {
     (void)c;
     return "";
+}
+
+void card_bytes(card *c, uint64_t *device, uint64_t *pinned) {
+    (void)c;
+    *device = *pinned = 0;
 }
 
 uint64_t card_refused(const card *c) {

@@ -34,6 +34,8 @@ uvcc_allocator card_allocator(card *c);
 uint32_t card_device(const card *c);
 /* What went wrong first; "" if nothing did, or there is no card. */
 const char *card_trouble(card *c);
+/* What it has of the device, and of pinned memory, at most; 0 of NULL. */
+void card_bytes(card *c, uint64_t *device, uint64_t *pinned);
 /* How often its memory was refused; 0 of NULL. */
 uint64_t card_refused(const card *c);
 /* One line on that, with what to do. */

@@ -248,7 +248,7 @@ int flags_json_count(const json_t *o, const char *where, const char *name, uint6
         *given = v != NULL;
     if (v == NULL || whole(v, min, max, out))
         return 0;
-    return flag_fail(m, "%s.%s: give a whole number from %llu to %llu", where, name,
+    return flag_fail(m, "%s%s%s: give a whole number from %llu to %llu", where, dot(where), name,
                      (unsigned long long)min, (unsigned long long)max);
 }
 
@@ -258,7 +258,7 @@ int flags_json_text(const json_t *o, const char *where, const char *name, const 
     *out = json_string_value(v);
     if (v == NULL || (*out != NULL && **out != '\0'))
         return 0;
-    return flag_fail(m, "%s.%s: give a string that is not empty", where, name);
+    return flag_fail(m, "%s%s%s: give a string that is not empty", where, dot(where), name);
 }
 
 int flags_json_only(const json_t *o, const char *where, const char *const *names,

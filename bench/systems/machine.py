@@ -106,7 +106,7 @@ class Group:
 
     def wait(self):
         """The greatest resident memory of one, or Failed, which has the end of what was said."""
-        end, most, over = time.monotonic() + self.timeout_s, 0, False
+        end, most, over, ended = time.monotonic() + self.timeout_s, 0, False, ""
         left = list(self.running)
         try:
             while left:
@@ -119,7 +119,9 @@ class Group:
                     most = max(most, used.ru_maxrss * 1024)
                     left.remove(item)
                     if process.returncode != 0:
-                        raise (TimedOut if over else Failed)(f"{name} ended with status {process.returncode}: {tail(log)}")
+                        ended = ended or f"{name} ended with status {process.returncode}: {tail(log)}"
+                        if not over:  # else: each writes what it has
+                            raise Failed(ended)
                 if left and time.monotonic() > end and self.interrupts and not over:
                     over, end = True, end + GRACE_S
                     for _, process, _ in left:
@@ -128,6 +130,8 @@ class Group:
                     raise TimedOut(f"{left[0][0]} took longer than {self.timeout_s:.0f} s: {tail(left[0][2])}")
                 if left:
                     time.sleep(0.01)
+            if ended:
+                raise TimedOut(ended)
         finally:
             self.stop()
         return most

@@ -35,7 +35,7 @@ def row(run, model, hardware, **more):
         "memory": {"max_gpu_bytes": None, "max_rss_bytes": None, **more.get("memory", {})},
         "threads": more.get("threads", 1), "nonlinear_breakdown": more.get("breakdown", {}),
         "config_flags": {"eff_bits": None, "ragged_pack": None, "fusion": None, "whole": False, "fold": False, "audit": False,
-                         "one_device_each": False, "keys_ahead_mib": None, "mode": None, "weights": "secret",
+                         "one_device_each": False, "transport": None, "keys_ahead_mib": None, "mode": None, "weights": "secret",
                          "ring_bits": 64, "value_bits": None, "inner_bits": None, **more.get("flags", {})},
         "command": more["command"], "commit": more.get("commit"), "notes": more.get("notes", ""),
     }

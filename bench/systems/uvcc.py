@@ -2,6 +2,7 @@
 """uvcc: `uvcc bench`, which writes the row itself."""
 import json
 import os
+import socket
 import subprocess
 
 from . import machine
@@ -33,7 +34,7 @@ def words(c, run):
 def attempts(c, run, devices):
     """Ways to have it run, the fullest first: what is added to the words."""
     ways = [[], ["--keys-ahead", str(KEYS_AHEAD_MIB)]]
-    if run["backend"] == "gpu" and devices >= 3:
+    if run["backend"] == "gpu" and devices >= 3 and not c["processes"]:
         ways = [w + s for s in ([], ["--spread"]) for w in ways]
     layers = c["fewer_layers"].get(run["model"])
     if layers:
@@ -66,12 +67,26 @@ def lacks(need, free_host, free_devices):
     return ""
 
 
+def make_job(directory):
+    """The file of --job for three processes here, at ports that are free now."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    path = os.path.join(directory, "job.json")
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({"parties": [{"address": f"tcp:127.0.0.1:{s.getsockname()[1]}"} for s in held], "wait_s": 60}, f)
+    for s in held:
+        s.close()
+    return path
+
+
 def plan(c, run, directory):
-    """The words that fit here, or Skipped."""
+    """The words that fit here, those of party 0 where each is a process; or Skipped."""
+    job = ["--job", make_job(directory), "--party", "0"] if c["processes"] else []
     devices = machine.gpu_free() if run["backend"] == "gpu" else []
     free, why = machine.memory_free(), ""
+    if c["processes"] and run["backend"] == "gpu" and len(devices) < 3:
+        raise Skipped(f"each of three processes takes a device, and {len(devices)} are here")
     for more in attempts(c, run, len(devices)):
-        command = words(c, run) + more
+        command = words(c, run) + more + job
         lack = lacks(estimate(command, directory), free, devices)
         if not lack:
             return command
@@ -84,6 +99,8 @@ def measure(c, run, command, log, directory, timeout_s):
     if os.path.exists(path):
         os.remove(path)
     group = machine.Group(timeout_s, interrupts=True)
+    for p in (1, 2) if c["processes"] else ():
+        group.start(f"uvcc bench of party {p}", command[:-1] + [str(p)], log)
     group.start("uvcc bench", command + ["--hardware", c["hardware_file"], "--commit", c["commit"], "--json", path], log)
     try:
         group.wait()
@@ -95,5 +112,5 @@ def measure(c, run, command, log, directory, timeout_s):
             row = json.load(f)
     except (OSError, ValueError) as e:
         raise Failed(f"uvcc bench left no row: {e}") from e
-    row["command"] = " ".join(["uvcc", *command[1:]])
+    row["command"] = " ".join(["uvcc", *(os.path.basename(w) if w.endswith("/job.json") else w for w in command[1:])])
     return row

@@ -65,6 +65,10 @@ UVCC_API int uvcc_gpu_new(uvcc_gpu **out, const uvcc_gpu_config *cfg) UVCC_MUST_
 UVCC_API void uvcc_gpu_free(uvcc_gpu *x);
 /** Memory for sessions whose jobs it runs. Valid until the executor is freed. */
 UVCC_API uvcc_allocator uvcc_gpu_allocator(uvcc_gpu *x);
+/** What it has of CUDA now, of the device and of pinned memory: tensors and messages, what came
+ * back and is kept, descriptors, scratch. It never becomes less, so at the end it is the most there
+ * was; CUDA's own memory is not in it. UVCC_ERR_USAGE: a NULL. */
+UVCC_API int uvcc_gpu_memory(uvcc_gpu *x, uint64_t *device_bytes, uint64_t *pinned_bytes);
 /** The job and all that it points to stay valid until its completion was polled. */
 UVCC_API int uvcc_gpu_submit(uvcc_gpu *x, const uvcc_job *job);
 /** 1 and the next completion, 0 if none is ready now. */

@@ -173,6 +173,15 @@ uvcc_allocator uvcc_gpu_allocator(uvcc_gpu *x) {
                      : (uvcc_allocator){.alloc = memory_take, .free = memory_give, .user = x};
 }
 
+int uvcc_gpu_memory(uvcc_gpu *x, uint64_t *device_bytes, uint64_t *pinned_bytes) {
+    if (x == NULL || device_bytes == NULL || pinned_bytes == NULL)
+        return UVCC_ERR_USAGE;
+    const uint64_t rooms = (uint64_t)x->cfg.streams * UVCCI_LANE_FIRST_ROOM;
+    *device_bytes = uvcci_gpu_pool_held(&x->home.device) + rooms * UVCCI_LANE_DEVICE_ROOMS;
+    *pinned_bytes = uvcci_gpu_pool_held(&x->home.pinned) + rooms * UVCCI_LANE_HOST_ROOMS;
+    return 0;
+}
+
 /* --- What both threads do --------------------------------------------------------------------- */
 
 void uvcci_gpu_lose(uvcc_gpu *x, const char *text) {

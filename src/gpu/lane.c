@@ -17,14 +17,14 @@
 
 enum {
     ALIGN = 64,
-    FIRST_ROOM = 1 << 20,
     FIRST_STEPS = 16,
     MAPPED_MOST = 256, /* descriptors that stay in memory of the host; more go up sooner */
     SCRATCH_LARGE = 64 << 20,
-    DEVICE_LEFT = 256 << 20,   /* of the device, by scratch that a job can do without */
-    HASH_HERE_MOST = 64 << 10, /* the CPU hashes them in less time than a kernel has a chunk */
-    ROOT_HERE_LEAST = 16,      /* chunks; of few, the device's threads make many roots at a time */
-    ROOTS_HERE_MOST = 64       /* so many chunks of all for each of the longest, likewise */
+    DEVICE_LEFT = 256 << 20,     /* of the device, by scratch that a job can do without */
+    HASH_HERE_MOST = 64 << 10,   /* the CPU hashes them in less time than a kernel has a chunk */
+    HASHES_HERE_MOST = 16 << 20, /* bytes of those of a job: meanwhile nobody looks at the others */
+    ROOT_HERE_LEAST = 16, /* chunks; of few, the device's threads make many roots at a time */
+    ROOTS_HERE_MOST = 64  /* so many chunks of all for each of the longest, likewise */
 };
 
 /* A kernel to launch, with all that it takes. */
@@ -118,13 +118,14 @@ int uvcci_lane_open(uvcci_lane *l, uvcci_lane_home *home, void *end) {
     *l = (uvcci_lane){.home = home, .end = end};
     int e = cuda(l, cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking), "a stream");
     if (e == 0)
-        e = cuda(l, cudaHostAlloc((void **)&l->host.first, FIRST_ROOM, cudaHostAllocMapped),
+        e = cuda(l,
+                 cudaHostAlloc((void **)&l->host.first, UVCCI_LANE_FIRST_ROOM, cudaHostAllocMapped),
                  "descriptors");
     if (e == 0)
-        e = cuda(l, cudaMalloc((void **)&l->dev.first, FIRST_ROOM), "descriptors");
+        e = cuda(l, cudaMalloc((void **)&l->dev.first, UVCCI_LANE_FIRST_ROOM), "descriptors");
     if (e == 0)
-        e = cuda(l, cudaMalloc((void **)&l->scratch.first, FIRST_ROOM), "scratch");
-    l->host.first_bytes = l->dev.first_bytes = l->scratch.first_bytes = FIRST_ROOM;
+        e = cuda(l, cudaMalloc((void **)&l->scratch.first, UVCCI_LANE_FIRST_ROOM), "scratch");
+    l->host.first_bytes = l->dev.first_bytes = l->scratch.first_bytes = UVCCI_LANE_FIRST_ROOM;
     return e;
 }
 
@@ -310,7 +311,8 @@ static bool is_pinned(const uvcci_lane *l, const uint8_t *p, size_t bytes) {
 static hash_way hash_way_of(const uvcci_lane *l, const uvcc_task *t, const uvcc_hash_item *h) {
     if (t != &l->job.tasks[l->job.count - 1] || !is_pinned(l, h->out, DIGEST_BYTES))
         return BY_DEVICE;
-    if (h->len <= HASH_HERE_MOST && (h->len == 0 || is_pinned(l, h->data, h->len)))
+    if (!l->hashes.many && h->len <= HASH_HERE_MOST &&
+        (h->len == 0 || is_pinned(l, h->data, h->len)))
         return HERE;
     return digest_chunks(h) >= ROOT_HERE_LEAST && !l->hashes.spread ? ROOT_HERE : BY_DEVICE;
 }
@@ -326,8 +328,20 @@ static bool are_spread(const uvcc_task *t) {
     return all > ROOTS_HERE_MOST * longest;
 }
 
+/* Whether what is short is too much for the CPU together: the thread that looks at all jobs hashes.
+ * An empty item takes a block's time. */
+static bool are_many(const uvcc_task *t) {
+    enum { BLOCK = 64 };
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < t->u.hash.count; i++) {
+        const uint64_t len = t->u.hash.items[i].len;
+        all += len <= HASH_HERE_MOST ? len + BLOCK : 0;
+    }
+    return all > HASHES_HERE_MOST;
+}
+
 static void measure_hash(uvcci_lane *l, const uvcc_task *t) {
-    uvcci_lane_hashes h = {.spread = are_spread(t)};
+    uvcci_lane_hashes h = {.spread = are_spread(t), .many = are_many(t)};
     uint64_t near = 0;
     l->hashes = h;
     for (uint32_t i = 0; i < t->u.hash.count; i++) {
@@ -406,8 +420,8 @@ static uint64_t describe_hashes(uvcci_lane *l, const uvcc_task *t, digest_item *
     return chunks;
 }
 
-/* What is left of the job's last task. */
-static void hash_here(uvcci_lane *l) {
+/* What is left of the job's last task. A root that was not made is not to be taken for one. */
+static int hash_here(uvcci_lane *l) {
     const uvcci_lane_hashes *h = &l->hashes;
     const uvcc_task t = {.kind = UVCC_TASK_HASH,
                          .u.hash = {.items = hash_list(l), .count = h->whole + h->roots}};
@@ -416,10 +430,11 @@ static void hash_here(uvcci_lane *l) {
     int e = uvcc_cpu_submit(l->home->cpu, &job);
     if (e == 0)
         e = uvcc_cpu_poll(l->home->cpu, &c) == 1 ? c.status : UVCC_ERR_JOB;
-    assert(e == 0); /* it runs at once, and asks for no memory */
-    (void)e;
+    if (e != 0)
+        return fail(l, "HASH: the CPU did not make the digests that are left to it");
     for (uint32_t i = 0; i < h->roots; i++)
         digest_close(hash_roots(l)[i], hashes_at(l) + h->root + DIGEST_BYTES * i, DIGEST_BYTES);
+    return 0;
 }
 
 /* --- Measuring -------------------------------------------------------------------------------- */
@@ -727,6 +742,7 @@ int uvcci_lane_launch(uvcci_lane *l) {
         e = launch(l, &l->steps[i]);
     if (l->step_count != 0)
         memset(l->steps, 0, l->step_count * sizeof *l->steps); /* keys */
+    l->step_count = 0;
     const bool wipe = up != 0 && l->secrets;
     if (e == 0 && wipe)
         e = cuda(l, cudaMemsetAsync(room_at(&l->dev), 0, up, l->stream), "wiping");
@@ -747,11 +763,19 @@ bool uvcci_lane_is_through(const uvcci_lane *l) {
     return atomic_load_explicit(l->end, memory_order_acquire) == l->mark;
 }
 
-void uvcci_lane_finish(uvcci_lane *l, bool well) {
+void uvcci_lane_wipe(uvcci_lane *l) {
+    if (l->step_count != 0)
+        memset(l->steps, 0, l->step_count * sizeof *l->steps);
+    if (l->used != 0 && (l->outside.count != 0 || l->secrets))
+        memset(room_at(&l->host), 0, l->used);
+}
+
+int uvcci_lane_finish(uvcci_lane *l, bool well) {
+    int e = 0;
     if (well)
         uvcci_outside_copy_out(&l->outside, room_at(&l->host) + l->sizes.descriptors);
     if (well && l->hashes.whole + l->hashes.roots != 0)
-        hash_here(l);
-    if (l->used != 0 && (l->outside.count != 0 || l->secrets))
-        memset(room_at(&l->host), 0, l->used);
+        e = hash_here(l);
+    uvcci_lane_wipe(l);
+    return e;
 }

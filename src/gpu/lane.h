@@ -31,7 +31,9 @@ typedef struct uvcci_lane_home {
     void *user;
 } uvcci_lane_home;
 
-/* Memory that a job needs: a part that the lane always has, or more from a pool. */
+/* Memory that a job needs: a part that the lane always has, or more from a pool. There are three,
+ * two of the device. */
+enum { UVCCI_LANE_FIRST_ROOM = 1 << 20, UVCCI_LANE_DEVICE_ROOMS = 2, UVCCI_LANE_HOST_ROOMS = 1 };
 typedef struct uvcci_lane_room {
     uint8_t *first, *at;
     size_t first_bytes, bytes;
@@ -47,6 +49,7 @@ typedef struct uvcci_lane_sizes {
  * a hundred times as long for, and hashes what is short and lies with it. */
 typedef struct uvcci_lane_hashes {
     bool spread;                    /* the device makes all roots */
+    bool many;                      /* and hashes what is short: it is more than a look may take */
     uint32_t whole;                 /* items of the CPU's alone */
     uint32_t roots;                 /* those whose root is */
     uint32_t ends;                  /* those of the device */
@@ -103,8 +106,12 @@ int uvcci_lane_launch(uvcci_lane *l);
 /* Whether all of it ran. No CUDA. */
 bool uvcci_lane_is_through(const uvcci_lane *l);
 /* After the mark, or after a failed write or launch: if `well`, what tasks wrote goes outside, and
- * hashes that are left to the CPU are made. Secrets go from the descriptors. No CUDA. */
-void uvcci_lane_finish(uvcci_lane *l, bool well);
+ * hashes that are left to the CPU are made; UVCC_ERR_JOB, and why in text: they could not be. What
+ * uvcci_lane_wipe() does is done. No CUDA. */
+int uvcci_lane_finish(uvcci_lane *l, bool well);
+/* Keys and inputs of the job go from the host's memory; the device reads there no more, or is lost.
+ * No CUDA. */
+void uvcci_lane_wipe(uvcci_lane *l);
 /* What jobs left in the scratch: the bytes that the caller wipes before the next launch, or NULL.
  */
 uint8_t *uvcci_lane_dirty(uvcci_lane *l, size_t *bytes);

@@ -48,12 +48,14 @@ static bool move_on(uvcc_gpu *x, uvcci_lane *l, uvcci_lane_state state) {
     return may;
 }
 
-static void refuse(uvcc_gpu *x, uvcci_lane *l) {
+/* False: the watcher completes the job. */
+static bool refuse(uvcc_gpu *x, uvcci_lane *l) {
     if (!move_on(x, l, UVCCI_LANE_ENDING))
-        return;
+        return false;
     const uvcc_job job = l->job;
-    uvcci_lane_finish(l, false);
+    (void)uvcci_lane_finish(l, false);
     uvcci_gpu_complete(x, l, &job, UVCC_ERR_JOB, l->text);
+    return true;
 }
 
 /* Lets what was wiped be zero before the lane's kernels run. */
@@ -70,31 +72,35 @@ static int launch(uvcc_gpu *x, uvcci_lane *l) {
     return e;
 }
 
-/* The lane has a job, and is reading it. */
-static void start(uvcc_gpu *x, uvcci_lane *l) {
+/* The lane has a job, and is reading it. False: the device was lost meanwhile. */
+static bool begin(uvcc_gpu *x, uvcci_lane *l) {
     uvcci_gpu_hook(x, &l->job, false);
     int e = uvcci_lane_measure(l);
     if (e == 0 && uvcci_lane_must_grow(l)) {
         if (!end_reading(x))
-            return;
+            return false;
         if (uvcci_lane_wants_pinned(l))
             (void)uvcci_gpu_await_swept(x);
         enter_cuda(x);
         e = uvcci_lane_grow(l);
         leave_cuda(x);
         if (!begin_reading(x))
-            return;
+            return false;
     }
     if (e == 0)
         e = uvcci_lane_write(l);
     if (!end_reading(x))
-        return;
+        return false;
     if (e == 0)
         e = launch(x, l);
-    if (e != 0)
-        refuse(x, l);
-    else
-        (void)move_on(x, l, UVCCI_LANE_RUNNING);
+    return e != 0 ? refuse(x, l) : move_on(x, l, UVCCI_LANE_RUNNING);
+}
+
+/* Of a job that the watcher completes, or has, the secrets are this thread's until it is on the
+ * stream. */
+static void start(uvcc_gpu *x, uvcci_lane *l) {
+    if (!begin(x, l))
+        uvcci_lane_wipe(l);
 }
 
 /* A free lane with the next job, or NULL. */

@@ -184,6 +184,13 @@ void uvcci_gpu_pool_give(uvcci_gpu_pool *p, void *at, size_t bytes) {
     (void)pthread_mutex_unlock(&p->lock);
 }
 
+uint64_t uvcci_gpu_pool_held(uvcci_gpu_pool *p) {
+    (void)pthread_mutex_lock(&p->lock);
+    const uint64_t held = p->held;
+    (void)pthread_mutex_unlock(&p->lock);
+    return held;
+}
+
 const uvcci_gpu_pool_chunk *uvcci_gpu_pool_find(const uvcci_gpu_pool *p, const void *at) {
     const uint8_t *byte = at;
     uint32_t lo = 0, hi = p->chunk_count; /* the last chunk at `at` or before */

@@ -28,8 +28,8 @@ static bool look(uvcc_gpu *x, uvcci_lane *l) {
         if (!claim(x, l, state))
             return false;
         const uvcc_job job = l->job;
-        uvcci_lane_finish(l, true);
-        uvcci_gpu_complete(x, l, &job, 0, "");
+        const int status = uvcci_lane_finish(l, true);
+        uvcci_gpu_complete(x, l, &job, status, status != 0 ? l->text : "");
         return true;
     }
     /* Read before the clock: the launcher may have refused that job and begun another one. What was
@@ -50,7 +50,8 @@ static void look_at_calls(uvcc_gpu *x) {
         uvcci_gpu_lose(x, "a call of CUDA did not end before the deadline");
 }
 
-/* All that is out, but for what the launcher reads until it has read it. */
+/* All that is out, but for what the launcher reads until it has read it. What it is about to launch
+ * it wipes itself, once CUDA lets it. */
 static bool fail_all(uvcc_gpu *x) {
     bool some = false;
     (void)pthread_mutex_lock(&x->lock);
@@ -59,7 +60,10 @@ static bool fail_all(uvcc_gpu *x) {
     (void)pthread_mutex_unlock(&x->lock);
     for (uint32_t i = 0; i < x->cfg.streams; i++) {
         uvcci_lane *l = &x->lane[i];
-        if (claim(x, l, UVCCI_LANE_STARTING) || claim(x, l, UVCCI_LANE_RUNNING)) {
+        const bool running = claim(x, l, UVCCI_LANE_RUNNING);
+        if (running)
+            uvcci_lane_wipe(l);
+        if (running || claim(x, l, UVCCI_LANE_STARTING)) {
             const uvcc_job job = l->job;
             uvcci_gpu_complete(x, l, &job, UVCC_ERR_JOB, "the device is lost");
             some = true;

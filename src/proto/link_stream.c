@@ -33,6 +33,11 @@
 
 enum { MODE_SKIP = 0, MODE_PLACE = 1, MODE_GATHER = 2 };
 
+/* A data frame that has a seal. */
+static bool sealed_data(const uvcc_frame_header *h) {
+    return uvcci_frame_is_sealed(h) && uvcc_frame_kind_class(h->kind) != UVCC_CLASS_CONTROL;
+}
+
 static uvcci_place partial_place(const uvcc_link *l) {
     return (uvcci_place){.msg = l->rx.in->msg, .created = l->rx.in->created};
 }
@@ -47,9 +52,12 @@ static void partial_wipe(uvcci_rx_partial *in) {
     in->key = NULL;
 }
 
+/* A piece that opened well was copied to its message; what is left of it goes as it does there. */
 static void partial_gather_free(uvcc_link *l) {
     uvcci_rx_partial *in = l->rx.in;
     partial_wipe(in);
+    if (in->mode == MODE_GATHER && sealed_data(&in->h))
+        uvcci_wipe(in->to, uvcci_frame_piece(&in->h));
     if (in->mode == MODE_GATHER)
         uvcci_link_give(l, in->to, in->h.payload_len, UVCC_MEM_STATE);
     in->mode = MODE_SKIP;
@@ -82,11 +90,6 @@ static int stream_break(uvcc_link *l, int err) {
  * with it takes nothing before its seal was checked. */
 static bool placeable(const uvcc_frame_header *h, const uvcci_rx_msg *m) {
     return m != NULL || !uvcci_frame_is_sealed(h) || uvcci_frame_piece(h) == h->msg_len;
-}
-
-/* A data frame that has a seal. */
-static bool sealed_data(const uvcc_frame_header *h) {
-    return uvcci_frame_is_sealed(h) && uvcc_frame_kind_class(h->kind) != UVCC_CLASS_CONTROL;
 }
 
 static int opening(uvcc_link *l) {

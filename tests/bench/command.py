@@ -74,6 +74,17 @@ def models():
     check("a checkpoint's too", "bit for bit" in r["notes"] and r["n_bits"] is None)
 
 
+def memory():
+    """What is said before is enough. Keys lie at their receivers, and few are on their way; weights lie nowhere but in their tensors."""
+    for words in ("--model bert-tiny --seq-len 256", "--model gpt2 --layers 2 --seq-len 1"):
+        words += " --n-iters 1 --threads 1"
+        said, r = row(words + " --dry-run")["memory"]["max_rss_bytes"], row(words)
+        took = r["memory"]["max_rss_bytes"]
+        check(f"memory: {took / 1e6:.0f} MB of {said / 1e6:.0f}", took < said < 2 * took)
+        if "tiny" in words:
+            check("less than thrice the keys", took < 3 * r["fss"]["key_bytes"])
+
+
 def flags():
     plain, unfused = row(TINY), row(TINY + " --disable-fusion")
     check("without fusion: more jobs, the same bytes and rounds", unfused["fss"]["num_jobs"] > plain["fss"]["num_jobs"] and
@@ -135,6 +146,8 @@ def interrupted():
 def main():
     counts()
     models()
+    if os.environ.get("UVCC_SANITIZED") != "1":  # sanitizers keep what is freed
+        memory()
     flags()
     helps()
     refusals()

@@ -140,6 +140,25 @@ def slow(place):
           r["timing"]["online_time_s_mean"] > 0)
 
 
+def processes(place):
+    """Each party a process, over TCP; they are interrupted together, and party 0's row counts."""
+    place.config.update(backends=["cpu"], sigma_root=None, processes=True)
+    place.run(0)
+    r = place.rows()["uvcc-cpu-bert-tiny-4-1-processes"]
+    check("three processes make a row", r["config_flags"]["transport"] == "tcp" and r["timing"]["online_time_s_mean"] > 0)
+    for e in VALIDATOR.iter_errors(r) if VALIDATOR else []:
+        raise SystemExit(f"{'/'.join(map(str, e.path))}: {e.message}")
+    place.config.update(n_iters=1000, timeout_s=2)
+    place.run(0, "--again")
+    r = place.rows()["uvcc-cpu-bert-tiny-4-1-processes"]
+    check("what they measured before they were interrupted", "of 1000 passes" in r["notes"] and
+          r["timing"]["online_time_s_mean"] > 0)
+    place.config.update(backends=["gpu"])
+    check("each takes a device", "each of three processes takes a device, and 0 are here" in place.run(0))
+    place.config["processes"] = "yes"
+    check("yes or no", '"processes" is true or false' in place.run(2))
+
+
 def missing(place):
     place.config.update(backends=["gpu"], batch_sizes=[2])
     check("a batch is not SIGMA's", "SIGMA's command has no batch size" in place.run(0))
@@ -273,7 +292,7 @@ def others(place):
 
 def main():
     fits()
-    for test in (whole, troubles, slow, missing, interrupted, others, machine_described):
+    for test in (whole, troubles, slow, processes, missing, interrupted, others, machine_described):
         with tempfile.TemporaryDirectory() as directory:
             test(Place(directory))
 

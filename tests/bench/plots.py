@@ -4,6 +4,7 @@
 rows say. Skipped (77) without matplotlib, after the tables."""
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -38,20 +39,50 @@ def row(system, backend, model, seq_len, online, rounds, **flags):
     return json.dumps(made) + "\n"
 
 
+def kernels(directory):
+    """Of the two kinds of lists, which say the same: two kernels beside each other, one later, one before the pass."""
+    at = [(10, 500010, "vec_kernel<2u>"), (1000000, 3000000, "gemm"), (1500000, 2500000, "map_kernel"), (3500000, 4000000, "map_kernel")]
+    with open(os.path.join(ROOT, "include", "uvcc", "tasks.def"), encoding="utf-8") as f:
+        number = re.search(r"UVCC_TASK\(GEMM,\s*(\d+)", f.read())[1]
+    at[1] = (*at[1][:2], f"void (anonymous namespace)::vec_kernel<{number}u>(vec_task, step_keys)")
+    texts = ["Generating\n\nStart (ns),Duration (ns),CorrId,Name\n" +
+             "".join(f'{a},{b - a},1,"{name}"\n' for a, b, name in at) + "7,1,1,[CUDA memset]\n",
+             "".join(f"N {i} {name.replace(' ', '')}\n" for i, (_, _, name) in enumerate(at)) +
+             "".join(f"K {a} {b} 14 1 1 1 1 1 16 {i}\n" for i, (a, b, _) in enumerate(at))]
+    said = []
+    for text in texts:
+        path = os.path.join(directory, "list")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        said.append(subprocess.run([sys.executable, os.path.join(ROOT, "bench", "kernel_table.py"), "--last", "3", "--of", "a pass", path],
+                                   capture_output=True, text=True, check=True).stdout)
+    check("both lists are read", said[0] == said[1])
+    found = json.loads(said[0])
+    check("of the pass alone", (found["window_ms"], found["busy_ms"], found["sum_ms"]) == (3, 2.5, 3.5))
+    return said[0]
+
+
 def tables(directory):
     run(0, "--tables", os.path.join(ROOT, "docs", "benchmark.md"), "--check")
     print("right: docs/benchmark.md has the tables of its rows")
     with open(os.path.join(directory, "rows.jsonl"), "w", encoding="utf-8") as f:
-        f.write(row("uvcc", "gpu", "gpt2", 128, 0.654, 515) + row("uvcc", "gpu", "gpt2", 128, 0.9, 515, fusion=False))
+        f.write(row("uvcc", "gpu", "gpt2", 128, 0.654, 515) + row("uvcc", "gpu", "gpt2", 128, 0.9, 515, fusion=False) +
+                row("uvcc", "cpu", "gpt2", 128, 9, 515, transport="tcp"))
     document = os.path.join(directory, "d.md")
     with open(document, "w", encoding="utf-8") as f:
-        f.write("before\n<!-- rows: rows.jsonl -->\n| old |\n|---|\n\nbehind\n")
+        f.write("before\n<!-- rows: rows.jsonl -->\n| old |\n|---|\n\n<!-- work: gpt2 128 rows.jsonl -->\n"
+                "<!-- kernels: kernels.json -->\n\nbehind\n")
+    with open(os.path.join(directory, "kernels.json"), "w", encoding="utf-8") as f:
+        f.write(kernels(directory))
     check("a table that is old is found", "| old |" in run(1, "--tables", document, "--check"))
     run(0, "--tables", document)
     with open(document, encoding="utf-8") as f:
         text = f.read()
     check("its rows are written", "| uvcc | GPU | gpt2 | 128 | 0.654 | 0.01 | 0.5 | 0.885 | 3 | 515 |  |\n" in text and
-          "| fusion off |" in text and "| old |" not in text and text.endswith("|\n\nbehind\n"))
+          "| fusion off |" in text and "| three processes over tcp |" in text and "| old |" not in text and text.endswith("|\n\nbehind\n"))
+    check("what jobs were of is", "| gelu |  | 300 | 75 |\n| matmul |  | 100 | 25 |\n| all | | 400 | of 654 ms online |\n" in text)
+    check("kernels are", "| GEMM | 1 | 2.0 | 2000 |\n| map_kernel | 2 | 1.5 | 750 |\n| 0 others | 0 | 0.0 | |\n"
+          "| a pass | 3 | 4 | busy 2 of 3 ms |\n" in text)
     run(0, "--tables", document, "--check")
 
 

@@ -50,6 +50,76 @@ static void hashes(void **state) {
     assert_int_equal(fake_device_bytes() + fake_pinned_bytes(), 0);
 }
 
+/* Short texts in pinned memory, which the CPU hashes behind the device's part of a job. */
+typedef struct texts {
+    uvcc_allocator al;
+    uint8_t *text, *digest;
+    uvcc_hash_item *item;
+    uint32_t count, len;
+    uvcc_task task;
+    uvcc_job job;
+} texts;
+
+static void texts_make(texts *t, uvcc_gpu *x, uint32_t count, uint32_t len) {
+    *t = (texts){.al = uvcc_gpu_allocator(x), .count = count, .len = len};
+    t->text = t->al.alloc(t->al.user, len, UVCC_MEM_WIRE);
+    t->digest = t->al.alloc(t->al.user, (size_t)count * 32, UVCC_MEM_WIRE);
+    t->item = calloc(count, sizeof *t->item);
+    assert_true(t->text != NULL && t->digest != NULL && t->item != NULL);
+    memset(t->text, 9, len);
+    memset(t->digest, 0, (size_t)count * 32);
+    for (uint32_t i = 0; i < count; i++)
+        t->item[i] = (uvcc_hash_item){.mode = UVCC_HASH_PLAIN,
+                                      .data = t->text,
+                                      .len = len,
+                                      .out = t->digest + (size_t)i * 32};
+    t->task = (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = t->item, .count = t->count}};
+    t->job = (uvcc_job){.id = 1, .tasks = &t->task, .count = 1};
+}
+
+static void texts_free(texts *t) {
+    t->al.free(t->al.user, t->text, t->len, UVCC_MEM_WIRE);
+    t->al.free(t->al.user, t->digest, (size_t)t->count * 32, UVCC_MEM_WIRE);
+    free(t->item);
+}
+
+/* A job whose digests were not made failed, and the next one is none the worse. */
+static void hashes_that_fail(void **state) {
+    texts t;
+    uvcc_gpu *x = open_one();
+    (void)state;
+    texts_make(&t, x, 3, 1000);
+    fake_cpu_fails(true);
+    assert_int_equal(card_status(x, &t.job), UVCC_ERR_JOB);
+    assert_non_null(strstr(uvcc_gpu_trouble(x), "HASH"));
+    fake_cpu_fails(false);
+    assert_int_equal(card_status(x, &t.job), 0);
+    texts_free(&t);
+    uvcc_gpu_free(x);
+}
+
+/* The thread that looks at all jobs hashes no more than takes a moment. */
+static void hashes_by_whom(void **state) {
+    enum { FEW = 200, MANY = 300, SHORT = 64 << 10 };
+    const uint32_t counts[] = {FEW, MANY};
+    uint8_t digest[2][32];
+    uvcc_gpu *x = open_one();
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        texts t;
+        texts_make(&t, x, counts[i], SHORT);
+        const uint32_t before = fake_cpu_hashes();
+        assert_int_equal(card_status(x, &t.job), 0);
+        assert_int_equal(fake_cpu_hashes() - before, counts[i] == FEW ? FEW : 0);
+        for (uint32_t k = 1; k < counts[i]; k++)
+            assert_memory_equal(t.digest, t.digest + (size_t)k * 32, 32);
+        memcpy(digest[i], t.digest, 32);
+        texts_free(&t);
+    }
+    assert_memory_equal(digest[0], digest[1], 32);
+    uvcc_gpu_free(x);
+}
+
 /* ---- devices ---- */
 
 static void devices_are_looked_at(void **state) {
@@ -109,6 +179,7 @@ static void copies_are_within_budgets(void **state) {
     cfg.pinned_bytes = 1;
     uvcc_gpu *x = card_open(&cfg);
     uint8_t *from = calloc(1, BYTES), *to = calloc(1, BYTES);
+    uint64_t said[2];
     const uvcc_copy_item it = {to, from, BYTES};
     const uvcc_task t = {.kind = UVCC_TASK_COPY, .u.copy = {.items = &it, .count = 1}};
     const uvcc_job job = {.id = 1, .tasks = &t, .count = 1};
@@ -123,6 +194,9 @@ static void copies_are_within_budgets(void **state) {
     const size_t device = fake_device_bytes(), pinned = fake_pinned_bytes();
     assert_int_equal(card_status(x, &job), 0);
     assert_memory_equal(from, to, BYTES);
+    assert_int_equal(uvcc_gpu_memory(x, &said[0], &said[1]), 0);
+    assert_int_equal(said[0], fake_device_bytes());
+    assert_true(said[1] <= fake_pinned_bytes() && said[1] + 4096 > fake_pinned_bytes()); /* marks */
     assert_int_equal(fake_device_bytes(), device);
     assert_true(fake_pinned_bytes() >= pinned + 2 * BYTES);
     uvcc_gpu_free(x);
@@ -391,6 +465,36 @@ static void messages_of_a_lost_device(void **state) {
     fake_hang(0);
 }
 
+/* Keys and inputs of jobs that it had, or was to have, go from memory of the host, which stays. */
+static void secrets_of_a_lost_device(void **state) {
+    static uint8_t pattern[32];
+    (void)state;
+    memset(pattern, 0xa7, sizeof pattern);
+    for (unsigned hangs = 0; hangs < 2; hangs++) {
+        uvcc_gpu *x = open_one();
+        const uvcc_allocator al = uvcc_gpu_allocator(x);
+        uint8_t *text = al.alloc(al.user, 4096, UVCC_MEM_TENSOR);
+        uint8_t *digest = al.alloc(al.user, 32, UVCC_MEM_WIRE);
+        assert_true(text != NULL && digest != NULL);
+        const uvcc_copy_item up = {text, pattern, sizeof pattern};
+        uvcc_hash_item h = {.mode = UVCC_HASH_HMAC, .data = text, .len = 4096, .out = digest};
+        memcpy(h.key, pattern, sizeof h.key);
+        const uvcc_task tasks[] = {{.kind = UVCC_TASK_COPY, .u.copy = {.items = &up, .count = 1}},
+                                   {.kind = UVCC_TASK_HASH, .u.hash = {.items = &h, .count = 1}}};
+        const uvcc_job job = {.id = 1, .tasks = tasks, .count = 2};
+        if (hangs)
+            fake_hang(1);
+        else
+            fake_block(FAKE_LAUNCH);
+        assert_int_equal(card_status(x, &job), UVCC_ERR_JOB);
+        assert_non_null(strstr(uvcc_gpu_trouble(x), "deadline"));
+        fake_block(FAKE_NONE); /* the thread that launches gets away, and is waited for */
+        uvcc_gpu_free(x);
+        assert_false(fake_pinned_has(pattern, sizeof pattern));
+        fake_hang(0);
+    }
+}
+
 /* ---- sessions ---- */
 
 /* A completion of another session does not end the wait for one's own. */
@@ -441,6 +545,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_vectors),
         cmocka_unit_test(hashes),
+        cmocka_unit_test(hashes_that_fail),
+        cmocka_unit_test(hashes_by_whom),
         cmocka_unit_test(devices_are_looked_at),
         cmocka_unit_test(what_is_read_is_not_written),
         cmocka_unit_test(copies_are_within_budgets),
@@ -450,6 +556,7 @@ int main(void) {
         cmocka_unit_test(messages_are_zero_when_they_come_back),
         cmocka_unit_test(memory_that_waits_to_be_wiped),
         cmocka_unit_test(messages_of_a_lost_device),
+        cmocka_unit_test(secrets_of_a_lost_device),
         cmocka_unit_test(kernels_that_never_end),
         cmocka_unit_test(calls_that_do_not_return),
         cmocka_unit_test(memory_that_does_not_come),

@@ -21,15 +21,36 @@ typedef struct fix {
     uvcc_link *l;
     test_alloc mem;
     uint64_t seed, now;
+    bool sealed;
+    unsigned unwiped; /* blocks of STATE that came back with a message in them, which was sealed */
 } fix;
+
+static void *fix_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
+    const uvcc_allocator al = test_allocator(&((fix *)user)->mem);
+    return al.alloc(al.user, bytes, cls);
+}
+
+/* Blocks of other classes the allocator wipes, or their owner has. */
+static void fix_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
+    enum { SOME = 16 };
+    fix *f = user;
+    const uvcc_allocator al = test_allocator(&f->mem);
+    const bool look = p != NULL && cls == UVCC_MEM_STATE && f->sealed;
+    for (size_t i = 0; look && i + SOME <= bytes; i++)
+        if (memcmp((uint8_t *)p + i, content, SOME) == 0) {
+            f->unwiped++;
+            break;
+        }
+    al.free(al.user, p, bytes, cls);
+}
 
 static uvcc_link *a_link_of(fix *f, uint8_t me, bool datagram, uint8_t suite,
                             uint32_t frame_bytes) {
     static const uint8_t prk[32] = {0x42, 7};
     uvcc_link_config cfg;
     uvcc_link_config_default(&cfg);
-    *f = (fix){.seed = 9, .now = 50 * MS};
-    cfg.alloc = test_allocator(&f->mem);
+    *f = (fix){.seed = 9, .now = 50 * MS, .sealed = suite != 0};
+    cfg.alloc = (uvcc_allocator){.alloc = fix_alloc, .free = fix_free, .user = f};
     cfg.random = test_random(&f->seed);
     cfg.me = me;
     cfg.peer = (uint8_t)(ME + PEER - me);
@@ -61,6 +82,7 @@ static uvcc_link_stats stats(const fix *f) {
 static void end(fix *f) {
     uvcc_link_free(f->l);
     assert_int_equal(f->mem.live_bytes, 0);
+    assert_int_equal(f->unwiped, 0);
 }
 
 /* What it sends now; its length. */

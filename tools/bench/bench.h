@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench.h - `uvcc bench`: the forward pass of a transformer, or one function of it, among three
- * parties that are threads of this process, on the CPU or on CUDA devices, with the keys dealt
- * before the input is there. One JSON object, docs/json/bench.schema.json. */
+ * parties that are threads of this process, or processes, on the CPU or on CUDA devices, with the
+ * keys dealt before the input is there. One JSON object, docs/json/bench.schema.json. */
 #ifndef UVCC_TOOLS_BENCH_BENCH_H
 #define UVCC_TOOLS_BENCH_BENCH_H
 
 #include "../flags.h"
 #include "../run_options.h"
+#include "job.h"
 
 /* The words after `uvcc bench`; returns the exit status. */
 int bench_main(int argc, char *const *argv);
@@ -18,6 +19,9 @@ enum { BENCH_MESSAGE_BYTES = 512, BENCH_ITERS_MAX = 1000 };
 typedef struct bench_options {
     run_options run;                       /* json, compute, device, device_bytes, progress */
     const char *model, *hardware, *commit; /* NULL: not given */
+    const char *job_file;                  /* NULL: all three parties are here */
+    const bench_job *job;                  /* what it says; NULL without it */
+    uint32_t party;                        /* with it: the one of this process */
     uint32_t micro;                        /* 0: none; else 1 + its place in micros.def */
     uint32_t backend;                      /* 0: CPU */
     uint32_t seq_len, batch_size, n_iters, warmup;
@@ -31,6 +35,10 @@ typedef struct bench_options {
     bool whole, fold, audit, check, trust, tasks, spread, list, dry_run;
     bool no_eff_bits, no_ragged_pack, no_fusion;
 } bench_options;
+
+/* What all three processes of --job must have alike: so many names, at most `most`, and a hash of
+ * each value, of at most 60 bits. */
+uint32_t bench_alike(const bench_options *o, uint64_t *hash, const char **name, uint32_t most);
 
 /* Names of micros.def. */
 extern const char *const bench_micros[];

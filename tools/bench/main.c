@@ -72,6 +72,11 @@ static const flag options[] = {
     {"disable-fusion", NULL, FLAG_SWITCH, AT(no_fusion), 0, 0, NULL,
      "each task a job of its own, one after the other"},
     {"tasks", NULL, FLAG_SWITCH, AT(tasks), 0, 0, NULL, "show the time by kind of task too"},
+    {"job", "FILE", FLAG_TEXT, AT(job_file), 0, 0, NULL,
+     "each party is a process of its own: this file of addresses, the same at all three, as JSON "
+     "(docs/benchmark.md)"},
+    {"party", "N", FLAG_COUNT, AT(party), 0, UVCC_PARTIES - 1, NULL,
+     "the party that this process is, of --job"},
     {"seed", "N", FLAG_SEED, AT(run.seed), 0, 0, NULL, "of keys and masks (1)"},
     {"list", NULL, FLAG_SWITCH, AT(list), 0, 0, NULL, "show the models and end"},
     {"dry-run", NULL, FLAG_SWITCH, AT(dry_run), 0, 0, NULL,
@@ -95,7 +100,8 @@ static void print_help(void) {
                "       uvcc bench --list\n"
                "\n"
                "Measures a forward pass of a transformer, or one function, among three parties "
-               "that are threads of this process and talk over sealed links. Keys are dealt before "
+               "that are threads of this process, or with --job processes, and talk over sealed "
+               "links. Keys are dealt before "
                "the input is there, and are counted apart. Of a model the blocks run, from rows of "
                "hidden states to rows of hidden states. docs/benchmark.md says what is counted and "
                "how to compare it.\n"
@@ -133,7 +139,11 @@ static int check(bench_options *o, int argc, char *const *argv, const flag_messa
         {"streams", !gpu, "without --backend gpu"},
         {"trust", !gpu, "without --backend gpu"},
         {"threads", gpu, "with --backend gpu, where a thread drives each party"},
+        {"party", o->job_file == NULL, "without --job"},
+        {"spread", o->job_file != NULL, "with --job, where each party has a device of its own"},
     };
+    if (o->job_file != NULL && !flags_given(&set, argc, argv, "party"))
+        return flag_fail(m, "give --party N with --job: 0, 1 or 2, another one to each process");
     if ((o->model != NULL) == micro)
         return flag_fail(m, micro ? "give --model or --micro, not both"
                                   : "give --model NAME (see --list) or --micro NAME");
@@ -152,9 +162,52 @@ static int parse(bench_options *o, int argc, char *const *argv, const flag_messa
     o->run.compute = o->backend == 1 ? RUN_COMPUTE_GPU : UVCC_CPU_THREADS;
     if (run_options_compute(&o->run, flags_given(&set, argc, argv, "backend"), 1, m) != 0)
         return -1;
+    o->backend = o->run.compute == RUN_COMPUTE_GPU;
     const int rc = check(o, argc, argv, m);
     o->width = o->width != 0 ? o->width : 768;
     return rc;
+}
+
+/* Of each process alone. */
+static bool is_own(const flag *f) {
+    static const char *const own[] = {"device",   "job",   "party", "hardware", "commit", "json",
+                                      "progress", "tasks", "list",  "dry-run",  "help"};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (strcmp(f->name, own[i]) == 0)
+            return true;
+    return false;
+}
+
+/* A checkpoint may lie elsewhere on each machine: its weights are compared as they are set. */
+static uint64_t hash_of(const bench_options *o, const flag *f) {
+    const char *at = (const char *)o + f->at, *text;
+    switch (f->kind) {
+    case FLAG_TEXT:
+        memcpy(&text, at, sizeof text);
+        text = text == NULL ? "" : strchr(text, '/') != NULL ? "/" : text;
+        return uvcc_agree_hash(text, strlen(text)) >> 4;
+    case FLAG_SEED:
+        return uvcc_agree_hash(at, sizeof(uint64_t)) >> 4;
+    case FLAG_SWITCH:
+        return *(const bool *)at;
+    default:
+        return *(const uint32_t *)at;
+    }
+}
+
+uint32_t bench_alike(const bench_options *o, uint64_t *hash, const char **name, uint32_t most) {
+    static char names[sizeof options / sizeof options[0]][32];
+    uint32_t n = 1;
+    name[0] = "version of uvcc";
+    hash[0] = uvcc_agree_hash(uvcc_version(), strlen(uvcc_version())) >> 4;
+    for (size_t i = 0; i < set.count && n < most; i++) {
+        if (is_own(&options[i]))
+            continue;
+        (void)snprintf(names[i], sizeof names[i], "--%s", options[i].name);
+        name[n] = names[i];
+        hash[n++] = hash_of(o, &options[i]);
+    }
+    return n;
 }
 
 /* As a shell would take it, for the JSON. */
@@ -184,7 +237,7 @@ static int check_memory(const subject *s, const subject_cost *c) {
                             s->name, 1e-9 * (double)needs, 1e-9 * (double)c->key_bytes,
                             1e-9 * (double)has,
                             s->o->keys_ahead == 0 ? ", or --keys-ahead 128" : "");
-    const uint64_t one = s->o->spread ? device : device / 3;
+    const uint64_t one = result_one_device_each(s) ? device : device / 3;
     if (limit != 0 && one > limit)
         return report_error(EXIT_BAD_INPUT,
                             "%s needs about %.1f GB of a device for each party, more than "
@@ -234,6 +287,7 @@ int bench_main(int argc, char *const *argv) {
     char text[BENCH_MESSAGE_BYTES] = "";
     const flag_message m = {text, sizeof text};
     bench_options o;
+    bench_job job = {0};
     result r = {0};
     report_command("bench");
     if (parse(&o, argc, argv, &m) != 0)
@@ -247,18 +301,20 @@ int bench_main(int argc, char *const *argv) {
     }
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
+    if (o.job_file != NULL && bench_job_open(&job, o.job_file, &m) != 0) {
+        bench_job_close(&job);
+        return report_error(EXIT_BAD_INPUT, "%s", text);
+    }
+    o.job = o.job_file != NULL ? &job : NULL;
     char *line = command_line(argc, argv);
     r.command = line;
     r.hardware = hardware_json(o.hardware);
-    if (r.hardware == NULL || line == NULL) {
-        free(line);
-        return EXIT_BAD_INPUT;
-    }
     interrupt_catch();
-    report_json *json = report_json_open(o.run.json);
+    report_json *json = r.hardware != NULL && line != NULL ? report_json_open(o.run.json) : NULL;
     const int status = json != NULL ? run(&o, &r, json) : EXIT_BAD_INPUT;
     report_json_close(json);
     json_decref(r.hardware);
     free(line);
+    bench_job_close(&job);
     return status;
 }

@@ -36,17 +36,28 @@ static uint64_t keys_at_once(const subject *s, const subject_cost *c) {
     return ahead != 0 && ahead < c->key_bytes ? ahead : c->key_bytes;
 }
 
-/* Weights and tensors of three parties, on the host or on devices; what is at work. Keys take
- * thrice their bytes, as measured: as they are made, in the sender's queue, at the receiver. */
+/* Weights and tensors of three parties, on the host or on devices; keys at their receivers; those
+ * that are being made and sent, and buffers that links and sessions keep, as measured: no more than
+ * 900 MiB, for a sender's queue has an end (RUN_KEYS_QUEUED). */
+static uint64_t at_work(uint64_t keys) {
+    const uint64_t most = (uint64_t)900 << 20;
+    return keys / 4 + (5 * keys / 2 < most ? 5 * keys / 2 : most);
+}
+
 uint64_t result_host_bytes(const subject *s, const subject_cost *c) {
-    const uint64_t tensors = on_gpu(s) ? 0 : 3 * c->tensor_bytes;
-    return tensors + 3 * keys_at_once(s, c) + c->online_bytes / 4 + 2 * c->input_bytes +
-           ((uint64_t)64 << 20);
+    const uint64_t tensors = on_gpu(s) ? 0 : 3 * c->tensor_bytes, keys = keys_at_once(s, c);
+    const uint64_t all = tensors + keys + at_work(keys) + c->online_bytes / 4 + 2 * c->input_bytes;
+    const bool elsewhere = s->o->job != NULL && !bench_job_one_machine(s->o->job);
+    return (elsewhere ? all / UVCC_PARTIES : all) + ((uint64_t)192 << 20);
+}
+
+bool result_one_device_each(const subject *s) {
+    return on_gpu(s) && (s->o->spread || s->o->job != NULL);
 }
 
 /* Those of one device. */
 uint64_t result_device_bytes(const subject *s, const subject_cost *c) {
-    return on_gpu(s) ? (s->o->spread ? 1 : 3) * c->tensor_bytes : 0;
+    return on_gpu(s) ? (result_one_device_each(s) ? 1 : 3) * c->tensor_bytes : 0;
 }
 
 /* ---- JSON ---- */
@@ -110,20 +121,27 @@ static json_t *breakdown(const result *r) {
 static json_t *flags_of(const subject *s) {
     static const char *const modes[] = {"fast", "exact", "exact-dcf"};
     const bench_options *o = s->o;
-    return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:o, s:s, s:s, s:i, s:i, s:i}",
-                     "eff_bits", !o->no_eff_bits, "ragged_pack", !o->no_ragged_pack, "fusion",
-                     !o->no_fusion, "whole", o->whole, "fold", o->fold, "audit", o->audit,
-                     "one_device_each", o->spread, "keys_ahead_mib",
-                     whole(o->keys_ahead != 0, o->keys_ahead), "mode", modes[o->mode], "weights",
-                     o->public_weights != 0 ? "public" : "secret", "ring_bits", RING_BITS,
-                     "value_bits", (int)s->value_bits, "inner_bits", (int)s->inner_bits);
+    const char *transport = o->job != NULL ? bench_job_transport(o->job) : "memory";
+    return json_pack(
+        "{s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:s, s:o, s:s, s:s, s:i, s:i, s:i}", "eff_bits",
+        !o->no_eff_bits, "ragged_pack", !o->no_ragged_pack, "fusion", !o->no_fusion, "whole",
+        o->whole, "fold", o->fold, "audit", o->audit, "one_device_each", result_one_device_each(s),
+        "transport", transport, "keys_ahead_mib", whole(o->keys_ahead != 0, o->keys_ahead), "mode",
+        modes[o->mode], "weights", o->public_weights != 0 ? "public" : "secret", "ring_bits",
+        RING_BITS, "value_bits", (int)s->value_bits, "inner_bits", (int)s->inner_bits);
 }
 
 static void notes(const result *r, char *to, size_t cap) {
     const bench_options *o = r->s->o;
     size_t n = 0;
 #define SAY(...) n += n < cap ? (size_t)snprintf(to + n, cap - n, __VA_ARGS__) : 0
-    SAY("three parties as threads of one process, sealed links in memory; bytes of all parties");
+    if (o->job != NULL)
+        SAY("three parties, each a process, over %s; times are the longest of one, memory the most "
+            "of one, bytes of all",
+            bench_job_transport(o->job));
+    else
+        SAY("three parties as threads of one process, sealed links in memory; bytes of all "
+            "parties");
     if (r->f == NULL)
         SAY("; an estimate by the program's tables: nothing ran");
     else
@@ -202,7 +220,7 @@ void result_show(const result *r, FILE *to) {
                       r->cost->rounds, 1e-9 * (double)result_host_bytes(s, r->cost));
         if (on_gpu(s))
             (void)fprintf(to, " and %.4g GB of %s", 1e-9 * (double)result_device_bytes(s, r->cost),
-                          s->o->spread ? "each of three devices" : "the device");
+                          result_one_device_each(s) ? "each of three devices" : "the device");
         (void)fputc('\n', to);
         return;
     }
@@ -219,9 +237,10 @@ void result_show(const result *r, FILE *to) {
                   mean(f->online_s, f->iters), spread, f->iters, mean(f->preproc_s, f->iters),
                   f->processor_s, 1e-6 * (double)f->online_bytes, 1e-6 * (double)f->preproc_bytes,
                   f->rounds, f->jobs, f->flushes, f->aes_calls);
-    (void)fprintf(to, "memory       %.4g GB of the process", 1e-9 * (double)f->rss_bytes);
+    (void)fprintf(to, "memory       %.4g GB of %s", 1e-9 * (double)f->rss_bytes,
+                  s->o->job != NULL ? "the largest process" : "the process");
     if (on_gpu(s))
-        (void)fprintf(to, ", %.4g GB of tensors on devices", 1e-9 * (double)f->gpu_bytes);
+        (void)fprintf(to, ", %.4g GB of devices", 1e-9 * (double)f->gpu_bytes);
     (void)fprintf(to, "\n%s", f->checked ? "checked      bit for bit with plaintext\n" : "");
     if (f->digest != 0)
         (void)fprintf(to, "output       %016" PRIx64 "\n", f->digest);

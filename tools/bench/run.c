@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.c - see run.h. The input of a pass is given when no party can do anything more without it. */
+/* run.c - see run.h. The input of a pass is given when no party can do anything more without it.
+ * All three parties are here, each a thread (parties.h), or one is, and the others are processes of
+ * their own (peers.h). What parties count are numbers, which are added up here or among processes.
+ */
 #include "run.h"
 
 #include <stdlib.h>
@@ -13,6 +16,7 @@
 #include "../parties.h"
 #include "../report.h"
 #include "../seeded.h"
+#include "peers.h"
 #include "unfused.h"
 
 #define KEYS_LEAST  ((uint64_t)1 << 30) /* that may be on their way, beside those of the program */
@@ -27,10 +31,37 @@ typedef struct party_run {
     watch watch;
 } party_run;
 
+/* Numbers of a run until now, and of the last pass. */
+enum {
+    N_ONLINE_NS, /* of the last pass */
+    N_PREPROC_NS,
+    N_ONLINE_BYTES,
+    N_PREPROC_BYTES,
+    N_ROUNDS,
+    N_JOBS,
+    N_MESSAGES,
+    N_PROCESSOR_NS,
+    N_AES_CALLS,
+    N_GPU_BYTES,
+    N_RSS_BYTES,
+    N_FAMILY_NS,
+    N_FAMILY_JOBS = N_FAMILY_NS + FAMILIES,
+    N_KIND_NS = N_FAMILY_JOBS + FAMILIES,
+    N_KIND_JOBS = N_KIND_NS + WATCH_KINDS,
+    NUMBERS = N_KIND_JOBS + WATCH_KINDS
+};
+_Static_assert((int)NUMBERS <= (int)PEERS_NUMBERS, "all travel at once");
+typedef struct numbers {
+    uint64_t n[PEERS_NUMBERS];
+} numbers;
+
 typedef struct run {
     const subject *s;
     const bench_options *o;
-    parties *threads;
+    parties *threads; /* NULL: one party is here, and the others elsewhere: */
+    peers *peers;
+    unsigned first, end; /* the parties that are here */
+    bool differ;         /* the processes are to measure different things, as each has heard */
     party_run party[UVCC_PARTIES];
     uint8_t *family;
     uint64_t keys_bytes;
@@ -40,13 +71,24 @@ typedef struct run {
     bool given;
     atomic_uint ready, finished;
     unsigned until_ready, until_finished;
-    double began, keys_done;
+    double began, keys_done, over;
+    uint64_t dealt;      /* bytes of keys, of the parties here, when the input was given */
+    numbers before, now; /* of all three parties; before: when the first measured pass began */
 } run;
 
 static double now(void) {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static unsigned parties_here(const run *r) {
+    return r->end - r->first;
+}
+
+/* Of the sessions. */
+static uint64_t session_now(const run *r) {
+    return r->threads != NULL ? parties_now(r->threads) : peers_now();
 }
 
 static int failed(run *r, const char *what, int rc) {
@@ -94,10 +136,14 @@ static int open_executor(run *r, unsigned p, uvcc_config *cfg) {
                          .threads = o->threads,
                          .job = watch_job,
                          .job_user = &me->watch};
-    parties_configure(r->threads, 0, p, &x);
+    if (r->threads != NULL)
+        parties_configure(r->threads, 0, p, &x);
+    else
+        peers_configure(r->peers, &x);
     if (o->run.compute == RUN_COMPUTE_GPU) {
         const uint32_t first = o->run.device == CARD_BY_RANK ? 0 : o->run.device;
         const card_config c = {.device = o->spread ? first + p : o->run.device,
+                               .rank = r->threads == NULL && bench_job_one_machine(o->job) ? p : 0,
                                .bytes = o->run.device_bytes,
                                .streams = o->streams,
                                .trust_pointers = o->trust};
@@ -120,15 +166,31 @@ static int open_executor(run *r, unsigned p, uvcc_config *cfg) {
 /* ---- sessions ---- */
 
 static int stopped(run *r, unsigned p, const uvcc_event *e) {
-    char memory[CARD_TEXT_BYTES] = "";
+    char memory[CARD_TEXT_BYTES] = "", away[PEERS_TEXT_BYTES];
     const char *trouble = card_trouble(r->party[p].card);
     for (unsigned q = 0; q < UVCC_PARTIES; q++)
         if (card_refused(r->party[q].card) != 0)
             card_memory_line(r->party[q].card, memory);
-    return report_error(EXIT_FAILED, "party %u stopped: %s%s%s%s%s%s%s", p,
+    peers_away(r->peers, away);
+    return report_error(EXIT_FAILED, "party %u stopped: %s%s%s%s%s%s%s%s%s", p,
                         uvcc_abort_text(e->reason), e->text != NULL ? ": " : "",
                         e->text != NULL ? e->text : "", *trouble != '\0' ? ": " : "", trouble,
-                        *memory != '\0' ? "; " : "", memory);
+                        *memory != '\0' ? "; " : "", memory, *away != '\0' ? "; " : "", away);
+}
+
+static int take_event(run *r, unsigned p, const uvcc_event *e) {
+    atomic_fetch_add(&r->finished, e->kind == UVCC_EVENT_STEP_FINISHED);
+    atomic_fetch_add(&r->ready, e->kind == UVCC_EVENT_READY);
+    if (e->kind == UVCC_EVENT_ABORTED ||
+        (e->kind == UVCC_EVENT_MISMATCH && r->threads != NULL /* else peers.c says whose */))
+        return interrupted() ? EXIT_INTERRUPTED : stopped(r, p, e);
+    return EXIT_DONE;
+}
+
+static bool reached(void *user) {
+    run *r = user;
+    return atomic_load(&r->ready) >= r->until_ready &&
+           atomic_load(&r->finished) >= r->until_finished;
 }
 
 static int hear(void *user, uint32_t worker, unsigned p, bool *moved) {
@@ -138,34 +200,52 @@ static int hear(void *user, uint32_t worker, unsigned p, bool *moved) {
     if (interrupted())
         return EXIT_INTERRUPTED;
     for (; uvcc_session_poll_event(r->party[p].session, &e) == 1; *moved = true) {
-        atomic_fetch_add(&r->finished, e.kind == UVCC_EVENT_STEP_FINISHED);
-        atomic_fetch_add(&r->ready, e.kind == UVCC_EVENT_READY);
-        if (e.kind == UVCC_EVENT_ABORTED || e.kind == UVCC_EVENT_MISMATCH)
-            return stopped(r, p, &e);
+        const int status = take_event(r, p, &e);
+        if (status != EXIT_DONE)
+            return status;
     }
     /* As an exit status, so not EXIT_DONE, which is 0. */
-    return atomic_load(&r->ready) >= r->until_ready &&
-                   atomic_load(&r->finished) >= r->until_finished
-               ? INT32_MAX
-               : 0;
+    return reached(r) ? INT32_MAX : 0;
+}
+
+static int hear_alone(void *user, const uvcc_event *e) {
+    run *r = user;
+    return take_event(r, r->first, e);
+}
+
+static uint64_t keys_sent(const run *r) {
+    uint64_t sum = 0;
+    for (unsigned p = r->first; p < r->end; p++) {
+        uvcc_session_stats st;
+        uvcc_session_get_stats(r->party[p].session, &st);
+        sum += st.bytes_preprocessing;
+    }
+    return sum;
 }
 
 /* All that can be done without the input is done. */
-static int idle(void *user) {
-    run *r = user;
-    if (r->given || r->until_finished == 0)
-        return 0;
+static int give_input(run *r) {
     r->given = true;
+    r->dealt = keys_sent(r);
     r->keys_done = now();
     const bool measured = r->step >= r->o->warmup;
-    for (unsigned p = 0; p < UVCC_PARTIES && measured; p++)
+    for (unsigned p = r->first; p < r->end && measured; p++)
         watch_times(&r->party[p].watch, true);
-    const int rc = uvcc_session_input(r->party[0].session, r->step, UVCC_MODEL_IN_X, r->s->x,
-                                      parties_now(r->threads));
-    return rc == 0 ? 0 : failed(r, "the input", rc);
+    if (r->first != 0)
+        return EXIT_DONE;
+    const int rc =
+        uvcc_session_input(r->party[0].session, r->step, UVCC_MODEL_IN_X, r->s->x, session_now(r));
+    return rc == 0 ? EXIT_DONE : failed(r, "the input", rc);
+}
+
+static int idle(void *user) {
+    run *r = user;
+    return r->given || r->until_finished == 0 ? EXIT_DONE : give_input(r);
 }
 
 static int drive(run *r) {
+    if (r->threads == NULL)
+        return peers_run(r->peers);
     const int rc = parties_run(r->threads);
     if (rc == INT32_MAX)
         return EXIT_DONE;
@@ -176,15 +256,38 @@ static int drive(run *r) {
 
 /* A tensor's values at one party: a thread of its own, since of a large model it takes a while. */
 typedef struct setting {
-    uvcc_session *session;
+    party_run *party;
     uint32_t tensor;
     const int64_t *values;
     int rc;
 } setting;
 
+/* Jobs that the session has before it starts: it keeps a copy of what is set until then, which for
+ * all weights together is half of what they take themselves. */
+static int run_jobs(party_run *me) {
+    const uvcc_job *job = NULL;
+    uvcc_completion c;
+    for (;;) {
+        int rc = 0;
+        while (rc == 0 && (job != NULL || uvcc_session_poll_job(me->session, &job) == 1)) {
+            rc = uvcc_cpu_submit(me->executor, job);
+            job = rc == UVCC_ERR_AGAIN ? job : NULL;
+        }
+        if (rc != 0 && rc != UVCC_ERR_AGAIN)
+            return rc;
+        if (uvcc_cpu_pending(me->executor) == 0)
+            return 0;
+        uvcc_cpu_wait(me->executor);
+        while (uvcc_cpu_poll(me->executor, &c) == 1)
+            (void)uvcc_session_complete(me->session, &c, 0);
+    }
+}
+
 static void *set_one(void *user) {
     setting *s = user;
-    s->rc = uvcc_session_set_public(s->session, s->tensor, s->values);
+    s->rc = uvcc_session_set_public(s->party->session, s->tensor, s->values);
+    if (s->rc == 0)
+        s->rc = run_jobs(s->party);
     return NULL;
 }
 
@@ -193,13 +296,13 @@ static int set_weight(run *r, uint32_t tensor, const int64_t *values) {
     pthread_t thread[UVCC_PARTIES];
     bool started[UVCC_PARTIES];
     int rc = 0;
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
-        all[p] = (setting){.session = r->party[p].session, .tensor = tensor, .values = values};
+    for (unsigned p = r->first; p < r->end; p++) {
+        all[p] = (setting){.party = &r->party[p], .tensor = tensor, .values = values};
         started[p] = pthread_create(&thread[p], NULL, set_one, &all[p]) == 0;
         if (!started[p])
             (void)set_one(&all[p]);
     }
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+    for (unsigned p = r->first; p < r->end; p++) {
         if (started[p])
             (void)pthread_join(thread[p], NULL);
         rc = rc == 0 ? all[p].rc : rc;
@@ -232,10 +335,14 @@ static int open_party(run *r, unsigned p) {
     c.random = uvcc_seeded(&me->random, r->o->run.seed, p);
     c.checks.audit_off = !r->o->audit;
     c.limits.keys_ahead_bytes = r->keys_bytes;
-    if (r->o->keys_ahead == 0) /* all of a step's are on their way at a time */
+    if (r->threads == NULL)
+        c.links.keepalive_ns = 0;   /* as there is a line to keep */
+    else if (r->o->keys_ahead == 0) /* all of a step's are on their way at a time */
         c.links.frame_bytes = FRAME_BYTES;
-    parties_share_frames(r->threads, &c);
-    c.links.rx_keys_bytes = c.links.tx_keys_bytes = r->keys_bytes;
+    if (r->threads != NULL)
+        parties_share_frames(r->threads, &c);
+    c.links.rx_keys_bytes = r->keys_bytes;
+    c.links.tx_keys_bytes = r->keys_bytes < RUN_KEYS_QUEUED ? r->keys_bytes : RUN_KEYS_QUEUED;
     c.trace = (uvcc_tracer){.op = watch_op, .user = &me->watch};
     watch_begin(&me->watch, r->family, r->o->run.compute == RUN_COMPUTE_GPU);
     const int status = open_executor(r, p, &c);
@@ -251,31 +358,70 @@ static int open_party(run *r, unsigned p) {
         char memory[CARD_TEXT_BYTES] = "";
         if (card_refused(me->card) != 0)
             card_memory_line(me->card, memory);
-        return report_error(EXIT_FAILED, "a session: %s%s%s", uvcc_error_text(rc),
-                            *memory != '\0' ? ": " : "", memory);
+        else
+            (void)snprintf(memory, sizeof memory, "%s", uvcc_session_error_detail(me->session));
+        return report_error(EXIT_FAILED, "a session: %s%s%s%s", uvcc_error_text(rc),
+                            *memory != '\0' ? ": " : "", memory,
+                            rc == UVCC_ERR_LIMIT ? "; give more --keys-ahead" : "");
     }
-    parties_join(r->threads, 0, p, me->session, me->executor);
+    if (r->threads != NULL)
+        parties_join(r->threads, 0, p, me->session, me->executor);
     return EXIT_DONE;
 }
 
-static int open_run(run *r) {
-    const parties_config threads = {.workers = 1, .user = r, .hear = hear, .idle = idle};
-    int rc = parties_new(&r->threads, &threads);
-    int status = rc == 0 ? EXIT_DONE : failed(r, "threads", rc);
+/* The process of one party: that all three measure the same is known before they begin. */
+static int meet_peers(run *r) {
+    numbers own = {{0}}, (*all) = calloc(UVCC_PARTIES, sizeof *all);
+    const char *name[PEERS_NUMBERS];
+    const uint32_t count = bench_alike(r->o, own.n, name, PEERS_NUMBERS);
+    int status = all != NULL ? peers_open(&r->peers, r->o->job, r->o->party)
+                             : report_error(EXIT_FAILED, "out of memory");
+    if (status == EXIT_DONE)
+        status = peers_exchange(r->peers, own.n, (uint64_t(*)[PEERS_NUMBERS])all);
     for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++)
+        for (uint32_t i = 0; i < count && status == EXIT_DONE; i++)
+            if ((r->differ = all[p].n[i] != own.n[i]))
+                status = report_error(EXIT_BAD_INPUT,
+                                      "party %u has another %s: give all three processes the same",
+                                      p, name[i]);
+    free(all);
+    return status;
+}
+
+static int start_party(run *r, unsigned p) {
+    party_run *me = &r->party[p];
+    const int rc = uvcc_session_start(me->session, r->threads != NULL ? 0 : peers_now());
+    if (rc != 0)
+        return failed(r, "the start", rc);
+    const peers_hooks hooks = {.event = hear_alone, .reached = reached, .user = r};
+    return r->threads != NULL ? EXIT_DONE : peers_join(r->peers, me->session, me->executor, &hooks);
+}
+
+static int open_host(run *r) {
+    const parties_config threads = {.workers = 1, .user = r, .hear = hear, .idle = idle};
+    if (r->o->job != NULL)
+        return meet_peers(r);
+    const int rc = parties_new(&r->threads, &threads);
+    return rc == 0 ? EXIT_DONE : failed(r, "threads", rc);
+}
+
+static int open_run(run *r) {
+    r->first = r->o->job != NULL ? r->o->party : 0;
+    r->end = r->o->job != NULL ? r->o->party + 1 : UVCC_PARTIES;
+    int status = open_host(r);
+    for (unsigned p = r->first; p < r->end && status == EXIT_DONE; p++)
         status = open_party(r, p);
     if (status == EXIT_DONE)
         status = set_weights(r);
-    for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
-        rc = uvcc_session_start(r->party[p].session, 0);
-        status = rc == 0 ? EXIT_DONE : failed(r, "the start", rc);
-    }
-    r->until_ready = UVCC_PARTIES;
+    for (unsigned p = r->first; p < r->end && status == EXIT_DONE; p++)
+        status = start_party(r, p);
+    r->until_ready = parties_here(r);
     return status == EXIT_DONE ? drive(r) : status;
 }
 
 /* Executors go first: jobs that are out end before their memory goes. */
-static void close_run(run *r) {
+static void close_run(run *r, bool well) {
+    peers_close(r->peers, well);
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         party_run *me = &r->party[p];
         uvcc_cpu_free(me->executor);
@@ -292,46 +438,102 @@ static void close_run(run *r) {
 
 /* ---- passes ---- */
 
-typedef struct sums {
-    uint64_t online, preproc, rounds, jobs, messages;
-    double processor_s;
-} sums;
-
-static double seconds_of(const struct timeval *t) {
-    return (double)t->tv_sec + 1e-6 * (double)t->tv_usec;
+static uint64_t ns_of(double seconds) {
+    return (uint64_t)(1e9 * seconds + 0.5);
 }
 
-static sums stats_of(const run *r) {
-    sums all = {0};
+static uint64_t ns_of_time(const struct timeval *t) {
+    return (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_usec * 1000u;
+}
+
+static void add_watch(const watch *w, numbers *to) {
+    to->n[N_AES_CALLS] += (uint64_t)w->aes;
+    for (unsigned i = 0; i < FAMILIES; i++) {
+        to->n[N_FAMILY_NS + i] += ns_of(w->families[i].seconds);
+        to->n[N_FAMILY_JOBS + i] += w->families[i].jobs;
+    }
+    for (unsigned i = 0; i < WATCH_KINDS; i++) {
+        to->n[N_KIND_NS + i] += ns_of(w->kinds[i].seconds);
+        to->n[N_KIND_JOBS + i] += w->kinds[i].jobs;
+    }
+}
+
+/* Of the parties that are here. */
+static numbers own_numbers(const run *r) {
+    numbers all = {{0}};
     struct rusage used;
-    if (getrusage(RUSAGE_SELF, &used) == 0)
-        all.processor_s = seconds_of(&used.ru_utime) + seconds_of(&used.ru_stime);
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+    all.n[N_ONLINE_NS] = ns_of(r->over - r->keys_done);
+    all.n[N_PREPROC_NS] = ns_of(r->keys_done - r->began);
+    if (getrusage(RUSAGE_SELF, &used) == 0) {
+        all.n[N_PROCESSOR_NS] = ns_of_time(&used.ru_utime) + ns_of_time(&used.ru_stime);
+        all.n[N_RSS_BYTES] = (uint64_t)used.ru_maxrss * 1024;
+    }
+    for (unsigned p = r->first; p < r->end; p++) {
         uvcc_session_stats st;
         uvcc_session_get_stats(r->party[p].session, &st);
-        all.online += st.bytes_online;
-        all.preproc += st.bytes_preprocessing;
-        all.jobs += st.jobs;
-        all.messages += st.messages;
-        all.rounds = st.rounds;
+        all.n[N_ONLINE_BYTES] += st.bytes_online;
+        all.n[N_PREPROC_BYTES] += st.bytes_preprocessing;
+        all.n[N_JOBS] += r->o->no_fusion ? unfused_jobs(r->party[p].unfused) : st.jobs;
+        all.n[N_MESSAGES] += st.messages;
+        all.n[N_ROUNDS] = st.rounds;
+        uint64_t device, pinned;
+        card_bytes(r->party[p].card, &device, &pinned);
+        all.n[N_GPU_BYTES] += device;
+        add_watch(&r->party[p].watch, &all);
     }
-    for (unsigned p = 0; p < UVCC_PARTIES && r->o->no_fusion; p++)
-        all.jobs = (p == 0 ? 0 : all.jobs) + unfused_jobs(r->party[p].unfused);
     return all;
+}
+
+/* Times, rounds and a process' memory are the most of one, all else adds up. */
+static void merge(numbers *to, const numbers *one) {
+    for (unsigned i = 0; i < NUMBERS; i++) {
+        const bool most =
+            i == N_ONLINE_NS || i == N_PREPROC_NS || i == N_ROUNDS || i == N_RSS_BYTES;
+        if (!most)
+            to->n[i] += one->n[i];
+        else if (one->n[i] > to->n[i])
+            to->n[i] = one->n[i];
+    }
+}
+
+/* Of all three parties, behind a pass. */
+static int count_all(run *r) {
+    const numbers own = own_numbers(r);
+    numbers sum = {{0}}, (*all) = calloc(UVCC_PARTIES, sizeof *all);
+    int status = all != NULL ? EXIT_DONE : report_error(EXIT_FAILED, "out of memory");
+    if (status == EXIT_DONE && r->peers != NULL)
+        status = peers_exchange(r->peers, own.n, (uint64_t(*)[PEERS_NUMBERS])all);
+    for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE && r->peers != NULL; p++)
+        merge(&sum, &all[p]);
+    if (r->peers == NULL)
+        sum = own;
+    if (status == EXIT_DONE)
+        r->now = sum;
+    free(all);
+    return status;
 }
 
 static int pass(run *r) {
     r->given = false;
     r->began = now();
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+    for (unsigned p = r->first; p < r->end; p++) {
         watch_counts(&r->party[p].watch, r->step == 0);
         watch_times(&r->party[p].watch, false);
-        const int rc = uvcc_session_step(r->party[p].session, r->step, 0, parties_now(r->threads));
+        const int rc = uvcc_session_step(r->party[p].session, r->step, 0, session_now(r));
         if (rc != 0)
             return failed(r, "a pass", rc);
     }
-    r->until_finished = UVCC_PARTIES * (r->step + 1);
-    return drive(r);
+    r->until_finished = parties_here(r) * (r->step + 1);
+    int status = r->peers != NULL ? peers_settle(r->peers) : EXIT_DONE;
+    if (status == EXIT_DONE && r->peers != NULL)
+        status = give_input(r);
+    if (status == EXIT_DONE)
+        status = drive(r);
+    r->over = now();
+    if (status == EXIT_DONE && r->o->keys_ahead == 0 && keys_sent(r) != r->dealt)
+        return report_error(EXIT_FAILED, "%llu bytes of keys were dealt after the input was given",
+                            (unsigned long long)(keys_sent(r) - r->dealt));
+    return status == EXIT_DONE ? count_all(r) : status;
 }
 
 /* Every value of the last pass beside what plaintext gives. */
@@ -343,7 +545,8 @@ static int compare(const run *r, figures *out) {
     size_t wrong = 0;
     (void)uvcc_model_output(c, &rows, &cols);
     const size_t n = (size_t)rows * cols;
-    const int64_t *got = uvcc_session_output(r->party[0].session, r->step - 1, UVCC_MODEL_OUT_Y);
+    const int64_t *got =
+        uvcc_session_output(r->party[r->first].session, r->step - 1, UVCC_MODEL_OUT_Y);
     int64_t *plain = subject_weights(r->s), *y = malloc(n * sizeof *y);
     int status = plain == NULL || y == NULL || got == NULL
                      ? report_error(EXIT_FAILED, "out of memory")
@@ -362,38 +565,27 @@ static int compare(const run *r, figures *out) {
     return status;
 }
 
-static void add_watches(const run *r, figures *out) {
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
-        const watch *w = &r->party[p].watch;
-        out->aes_calls += w->aes;
-        for (unsigned i = 0; i < FAMILIES; i++) {
-            out->families[i].seconds += w->families[i].seconds;
-            out->families[i].jobs += w->families[i].jobs;
-        }
-        for (unsigned i = 0; i < WATCH_KINDS; i++) {
-            out->kinds[i].seconds += w->kinds[i].seconds;
-            out->kinds[i].jobs += w->kinds[i].jobs;
-        }
-    }
+static double seconds(uint64_t ns) {
+    return 1e-9 * (double)ns;
 }
 
-/* Before and after the passes that were measured. */
-static void put_figures(const run *r, const sums *before, const sums *after, figures *out) {
+/* What the passes that were measured took. */
+static void put_figures(const run *r, figures *out) {
     const uint64_t n = out->iters != 0 ? out->iters : 1;
-    struct rusage used;
-    out->online_bytes = (after->online - before->online) / n;
-    out->preproc_bytes = (after->preproc - before->preproc) / n;
-    out->rounds = (after->rounds - before->rounds) / n;
-    out->jobs = (after->jobs - before->jobs) / n;
-    out->processor_s = (after->processor_s - before->processor_s) / (double)n;
-    out->flushes = (after->messages - before->messages) / n;
-    for (unsigned p = 0; p < UVCC_PARTIES && r->o->run.compute == RUN_COMPUTE_GPU; p++) {
-        uvcc_session_stats st;
-        uvcc_session_get_stats(r->party[p].session, &st);
-        out->gpu_bytes += st.tensor_peak_bytes;
-    }
-    if (getrusage(RUSAGE_SELF, &used) == 0)
-        out->rss_bytes = (uint64_t)used.ru_maxrss * 1024;
+    const uint64_t *b = r->before.n, *a = r->now.n;
+    out->online_bytes = (a[N_ONLINE_BYTES] - b[N_ONLINE_BYTES]) / n;
+    out->preproc_bytes = (a[N_PREPROC_BYTES] - b[N_PREPROC_BYTES]) / n;
+    out->rounds = (a[N_ROUNDS] - b[N_ROUNDS]) / n;
+    out->jobs = (a[N_JOBS] - b[N_JOBS]) / n;
+    out->processor_s = seconds(a[N_PROCESSOR_NS] - b[N_PROCESSOR_NS]) / (double)n;
+    out->flushes = (a[N_MESSAGES] - b[N_MESSAGES]) / n;
+    out->gpu_bytes = a[N_GPU_BYTES];
+    out->rss_bytes = a[N_RSS_BYTES];
+    out->aes_calls = (double)a[N_AES_CALLS];
+    for (unsigned i = 0; i < FAMILIES; i++)
+        out->families[i] = (watch_time){seconds(a[N_FAMILY_NS + i]), a[N_FAMILY_JOBS + i]};
+    for (unsigned i = 0; i < WATCH_KINDS; i++)
+        out->kinds[i] = (watch_time){seconds(a[N_KIND_NS + i]), a[N_KIND_JOBS + i]};
 }
 
 static uint64_t digest(const run *r) {
@@ -403,7 +595,7 @@ static uint64_t digest(const run *r) {
         return 0;
     const uvcc_io_desc *io = uvcc_program_output_at(p, 0, 0);
     const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, io->tensor);
-    const int64_t *y = uvcc_session_output(r->party[0].session, r->step - 1, io->id);
+    const int64_t *y = uvcc_session_output(r->party[r->first].session, r->step - 1, io->id);
     for (size_t i = 0; y != NULL && i < (size_t)d->rows * d->cols; i++)
         h = subject_mix(h ^ (uint64_t)y[i]);
     return h;
@@ -419,24 +611,22 @@ static void show(const run *r, report_pace *pace, const figures *f) {
 static int measure(run *r, figures *out) {
     const uint32_t of = r->o->warmup + r->o->n_iters;
     report_pace pace;
-    sums before = {0}, after = {0};
     int status = EXIT_DONE;
     report_pace_start(&pace, r->o->run.progress);
     while (r->step < of && status == EXIT_DONE) {
         if (r->step == r->o->warmup)
-            after = before = stats_of(r);
+            r->before = r->now;
         status = pass(r);
         if (status != EXIT_DONE)
             break;
         if (r->step++ >= r->o->warmup) {
-            out->preproc_s[out->iters] = r->keys_done - r->began;
-            out->online_s[out->iters++] = now() - r->keys_done;
-            after = stats_of(r);
+            out->preproc_s[out->iters] = seconds(r->now.n[N_PREPROC_NS]);
+            out->online_s[out->iters++] = seconds(r->now.n[N_ONLINE_NS]);
         }
         show(r, &pace, out);
     }
     report_line_clear();
-    put_figures(r, &before, &after, out);
+    put_figures(r, out);
     if (status == EXIT_DONE)
         out->digest = digest(r);
     return status;
@@ -469,10 +659,9 @@ int bench_run(const subject *s, figures *out) {
     }
     if (status == EXIT_DONE)
         status = measure(r, out);
-    add_watches(r, out);
     if (status == EXIT_DONE && s->o->check)
         status = compare(r, out);
-    close_run(r);
+    close_run(r, status == EXIT_DONE || r->differ);
     free(r);
     return status;
 }

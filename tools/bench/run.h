@@ -8,6 +8,10 @@
 #include "subject.h"
 #include "watch.h"
 
+/* Bytes of keys that a party makes for a peer before that one has what came before: more would only
+ * wait in memory. */
+#define RUN_KEYS_QUEUED ((uint64_t)64 << 20)
+
 typedef struct figures {
     uint32_t iters; /* that were measured, of those that were asked for */
     double online_s[BENCH_ITERS_MAX], preproc_s[BENCH_ITERS_MAX];

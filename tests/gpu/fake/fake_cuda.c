@@ -105,6 +105,23 @@ size_t fake_pinned_bytes(void) {
     return bytes_out(true);
 }
 
+static bool has(const uint8_t *in, size_t room, const void *bytes, size_t len) {
+    for (size_t i = 0; i + len <= room; i++)
+        if (memcmp(in + i, bytes, len) == 0)
+            return true;
+    return false;
+}
+
+bool fake_pinned_has(const void *bytes, size_t len) {
+    bool found = false;
+    (void)pthread_mutex_lock(&fake.lock);
+    for (unsigned i = 0; i < BLOCKS && !found; i++)
+        found = fake.memory[i].at != NULL && fake.memory[i].pinned &&
+                has(fake.memory[i].at, fake.memory[i].bytes, bytes, len);
+    (void)pthread_mutex_unlock(&fake.lock);
+    return found;
+}
+
 unsigned fake_byte_launches(void) {
     (void)pthread_mutex_lock(&fake.lock);
     const unsigned n = fake.byte_launches;

@@ -32,6 +32,8 @@ void fake_break(void);
 /* Memory of the device that is out now, of the host. */
 size_t fake_device_bytes(void);
 size_t fake_pinned_bytes(void);
+/* Whether these bytes stand somewhere in it. */
+bool fake_pinned_has(const void *bytes, size_t len);
 /* Memory of the device that is the test's own. */
 void *fake_device_memory(size_t bytes);
 /* Kernels of copies that were launched. */
