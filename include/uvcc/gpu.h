@@ -30,7 +30,7 @@ typedef struct uvcc_gpu_config {
     size_t size;
     uvcc_allocator alloc; /**< for SECRET memory and the executor's own records; from any thread */
     uint32_t device;      /**< of those that uvcc_gpu_count() counts, in CUDA's order */
-    uint32_t streams;     /**< jobs that run at a time, 1..16; 0: 4 */
+    uint32_t streams;     /**< jobs that run at a time, 1..16; 0: 6 */
     uint32_t queue_jobs;  /**< jobs out at a time, 0: 1024; submit says UVCC_ERR_AGAIN beyond */
     /** Most memory of the device, and most pinned memory, for sessions and for what jobs take
      * beside; 0: no limit. Each stream has 2 MiB and 1 MiB from the beginning, which do not count.

@@ -134,7 +134,13 @@ typedef struct uvcc_config_limits {
                                        the program has if these are more */
     uint64_t close_ns;            /**< how long a closing session waits for its peers at most, after
                                        an abort too; 0: 3 s; UVCC_NEVER: as long as it takes */
-    uint64_t reserved[3];         /**< 0 */
+    uint64_t keys_gathered_bytes; /**< TENSOR memory for keys that are here before the turns that
+                                       use them: they are copied out of their messages as soon as
+                                       they came whole, in program order, of this step and the next,
+                                       as far as there is room. 0: none; each turn copies its own.
+                                       For executors whose TENSOR memory lies on a device, which
+                                       messages do not */
+    uint64_t reserved[2];         /**< 0 */
 } uvcc_config_limits;
 
 /** Where a job goes on, and what it leaves for going on later. */
@@ -557,6 +563,8 @@ typedef struct uvcc_session_stats {
         transient_peak_bytes;    /**< TRANSIENT buffers that are live: uvcc_program_memory() */
     uint64_t suspicious_dropped; /**< frames over suspicious_max: somebody floods a link */
     uint64_t steps_cancelled;
+    /** Of limits.keys_gathered_bytes: what is gathered, or being gathered, and no turn has read. */
+    uint64_t keys_gathered_bytes;
 } uvcc_session_stats;
 /** s or out NULL: nothing is done. */
 UVCC_API void uvcc_session_get_stats(const uvcc_session *s, uvcc_session_stats *out);

@@ -13,8 +13,9 @@ extern "C" {
 
 /** What a tracer hears of an op. BEGIN, then for each of its turns JOB_OUT and JOB_DONE (if there
  * is anything to compute) and SENT (if it sends), between turns WAIT and RESUME, then DONE. Keys of
- * an op may be dealt before it begins (JOB_OUT, JOB_DONE, SENT), and messages of peers hashed while
- * it waits. A large op is cut: each of its segments has all of these (docs/program.md). */
+ * an op may be dealt before it begins (JOB_OUT, JOB_DONE, SENT), those that came for it gathered,
+ * and messages of peers hashed while it waits. A large op is cut: each of its segments has all of
+ * these (docs/program.md). */
 typedef enum uvcc_trace_kind {
     UVCC_TRACE_BEGIN = 1,    /**< its prerequisites are met, its first turn starts */
     UVCC_TRACE_JOB_OUT = 2,  /**< uvcc_session_poll_job handed out a job of it */
@@ -30,6 +31,8 @@ typedef enum uvcc_trace_work {
     UVCC_TRACE_TURN = 0, /**< a turn of the op: what it does between two rounds of communication */
     UVCC_TRACE_KEYS = 1, /**< its keys, dealt ahead; SENT also: C of its triple */
     UVCC_TRACE_HASH = 2, /**< the hash of a message that came for it; jobs only */
+    UVCC_TRACE_GATHER = 3, /**< keys that came for it, copied to where its turns read them before
+                                they do (limits.keys_gathered_bytes); jobs only */
 } uvcc_trace_work;
 
 typedef struct uvcc_op_trace {

@@ -15,7 +15,7 @@
 #include "gpu/ring_gemm.h"
 
 enum {
-    DEFAULT_STREAMS = 4,
+    DEFAULT_STREAMS = 6, /* two may gather keys, beside the turns */
     DEFAULT_JOBS = 1024,
     MAX_JOBS = 1 << 20,
     SMS_LEAST = 1,

@@ -401,28 +401,57 @@ __device__ uint4 bytes_from(uint4 a, uint4 b, unsigned i) {
     return make_uint4(out[0], out[1], out[2], out[3]);
 }
 
+/* Words of 16 bytes of a copy, several of them on their way at a time, since memory of the host is
+ * far: where src lies else than dst by `off` bytes, lanes have what comes next from their neighbour. */
+__device__ void copy_words(uint4 *to, const uint4 *words, unsigned off, size_t wide) {
+    enum { FLIGHT = 4 };
+    const unsigned lane = threadIdx.x % WARP;
+    const size_t step = (size_t)gridDim.x * blockDim.x;
+    const size_t end = off == 0 ? wide : wide + 1; /* of what may be read */
+    for (size_t first = (size_t)blockIdx.x * blockDim.x + threadIdx.x - lane; first < wide;
+         first += FLIGHT * step) {
+        uint4 a[FLIGHT], last[FLIGHT];
+#pragma unroll
+        for (unsigned u = 0; u < FLIGHT; u++) {
+            const size_t k = first + u * step + lane;
+            a[u] = k < end ? words[k] : make_uint4(0, 0, 0, 0);
+            last[u] = off != 0 && lane == WARP - 1 && k + 1 < end ? words[k + 1] : a[u];
+        }
+#pragma unroll
+        for (unsigned u = 0; u < FLIGHT; u++) {
+            const size_t k = first + u * step + lane;
+            uint4 b = make_uint4(__shfl_down_sync(~0u, a[u].x, 1), __shfl_down_sync(~0u, a[u].y, 1),
+                                 __shfl_down_sync(~0u, a[u].z, 1), __shfl_down_sync(~0u, a[u].w, 1));
+            if (lane == WARP - 1)
+                b = last[u];
+            if (k < wide)
+                to[k] = off == 0 ? a[u] : bytes_from(a[u], b, off);
+        }
+    }
+}
+
 /* Words of 16 bytes where dst has them whole, whatever lies between src and its own: keys come out
  * of messages, in which headers shift them. */
-__global__ void bytes_kernel(const uvcc_copy_item *items, bool wipe) {
-    const uvcc_copy_item it = items[blockIdx.y];
+__global__ void bytes_kernel(const uvcc_copy_item *items, uint32_t count, bool wipe) {
     const size_t from = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     const size_t step = (size_t)gridDim.x * blockDim.x;
-    const size_t before = (size_t)(-(uintptr_t)it.dst & 15);
-    const size_t head = before < it.len ? before : it.len, wide = (it.len - head) / 16;
-    uint4 *to = (uint4 *)(it.dst + head);
-    if (wipe) {
-        for (size_t k = from; k < wide; k += step)
-            to[k] = make_uint4(0, 0, 0, 0);
-    } else {
-        const uintptr_t src = (uintptr_t)it.src + head;
-        const unsigned off = (unsigned)(src & 15);
-        const uint4 *words = (const uint4 *)(src - off);
-        for (size_t k = from; k < wide; k += step)
-            to[k] = off == 0 ? words[k] : bytes_from(words[k], words[k + 1], off);
-    }
-    for (size_t k = from; k < it.len - 16 * wide; k += step) {
-        const size_t at = k < head ? k : k + 16 * wide;
-        it.dst[at] = wipe ? 0 : it.src[at];
+    for (uint32_t i = blockIdx.y; i < count; i += gridDim.y) {
+        const uvcc_copy_item it = items[i];
+        const size_t before = (size_t)(-(uintptr_t)it.dst & 15);
+        const size_t head = before < it.len ? before : it.len, wide = (it.len - head) / 16;
+        uint4 *to = (uint4 *)(it.dst + head);
+        if (wipe) {
+            for (size_t k = from; k < wide; k += step)
+                to[k] = make_uint4(0, 0, 0, 0);
+        } else {
+            const uintptr_t src = (uintptr_t)it.src + head;
+            const unsigned off = (unsigned)(src & 15);
+            copy_words(to, (const uint4 *)(src - off), off, wide);
+        }
+        for (size_t k = from; k < it.len - 16 * wide; k += step) {
+            const size_t at = k < head ? k : k + 16 * wide;
+            it.dst[at] = wipe ? 0 : it.src[at];
+        }
     }
 }
 
@@ -578,17 +607,21 @@ cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint32_
     return cudaGetLastError();
 }
 
+/* What comes from the host, or goes there, is as fast as the bus with few blocks of threads: more
+ * of them would only be in the way of other kernels. */
 cudaError_t uvcci_gpu_run_bytes(const uvcc_copy_item *items, uint32_t count, size_t len_max,
-                                bool wipe, cudaStream_t s) {
-    enum { EACH_THREAD = 64, GRID_MAX = 256, ITEMS_MAX = 65535 };
+                                bool wipe, bool over_bus, cudaStream_t s) {
+    enum { EACH_THREAD = 64, GRID_MAX = 256, BUS_BLOCKS = 32, ITEMS_MAX = 65535 };
     const size_t some = (len_max + THREADS * EACH_THREAD - 1) / (THREADS * EACH_THREAD);
     if (some == 0)
         return cudaSuccess;
-    const unsigned x = some < GRID_MAX ? (unsigned)some : GRID_MAX;
-    for (uint32_t at = 0; at < count; at += ITEMS_MAX) {
-        const uint32_t n = count - at < ITEMS_MAX ? count - at : ITEMS_MAX;
-        bytes_kernel<<<dim3(x, n), THREADS, 0, s>>>(items + at, wipe);
+    unsigned x = some < GRID_MAX ? (unsigned)some : GRID_MAX;
+    uint32_t y = count < ITEMS_MAX ? count : ITEMS_MAX;
+    if (over_bus) {
+        x = x < BUS_BLOCKS ? x : BUS_BLOCKS;
+        y = y < BUS_BLOCKS / x ? y : BUS_BLOCKS / x;
     }
+    bytes_kernel<<<dim3(x, y), THREADS, 0, s>>>(items, count, wipe);
     return cudaGetLastError();
 }
 

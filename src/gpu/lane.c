@@ -49,6 +49,7 @@ struct uvcci_lane_step {
             const uvcc_copy_item *items;
             uint32_t count;
             size_t len_max;
+            bool over_bus;
         } bytes;
     } u;
     uvcc_step_keys keys;
@@ -641,6 +642,8 @@ static int write_bytes(uvcci_lane *l, const uvcc_task *t, size_t *used) {
         for (uint32_t k = i; k < i + count; k++)
             if (items[k].len > s->u.bytes.len_max)
                 s->u.bytes.len_max = items[k].len;
+        s->u.bytes.over_bus = is_pinned(l, items[i].dst, 1) ||
+                              (t->kind == UVCC_TASK_COPY && is_pinned(l, items[i].src, 1));
     }
     return 0;
 }
@@ -722,7 +725,7 @@ static int launch(uvcci_lane *l, const struct uvcci_lane_step *s) {
         e = launch_hash(l, s);
     else
         e = uvcci_gpu_run_bytes(s->u.bytes.items, s->u.bytes.count, s->u.bytes.len_max,
-                                s->kind == UVCC_TASK_WIPE, l->stream);
+                                s->kind == UVCC_TASK_WIPE, s->u.bytes.over_bus, l->stream);
     return cuda(l, e, kind_name(s->kind));
 }
 

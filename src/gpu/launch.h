@@ -33,9 +33,9 @@ cudaError_t uvcci_gpu_run_bits(const bits_task *t, unsigned sms, cudaStream_t s)
  * chunks are `near`, end here. */
 cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint32_t ends,
                                uint64_t chunks, const digest_places *to, cudaStream_t s);
-/* len_max: of all items. */
+/* len_max: of all items; over_bus: an end of them lies in memory of the host. */
 cudaError_t uvcci_gpu_run_bytes(const uvcc_copy_item *items, uint32_t count, size_t len_max,
-                                bool wipe, cudaStream_t s);
+                                bool wipe, bool over_bus, cudaStream_t s);
 
 /* Writes `mark` to memory of the host, after what ran before on the stream is seen there. */
 cudaError_t uvcci_gpu_run_mark(uint32_t *to, uint32_t mark, cudaStream_t s);

@@ -122,6 +122,52 @@ static void items_of_a_copy_keep_their_order(void **state) {
     uvcc_gpu_free(x);
 }
 
+/* From memory of the host to the device, there, and back, from every place of a word of 16 bytes to
+ * every other: what lies beside stays as it was. */
+static void copies_of_all_alignments(void **state) {
+    enum { PLACES = 16, LENGTHS = 6, STRIDE = 9216, COUNT = PLACES * PLACES * LENGTHS, SHIFT = 5 };
+    static const size_t length[LENGTHS] = {1, 15, 49, 513, 2048, 9001};
+    const size_t bytes = (size_t)COUNT * STRIDE;
+    const uvcc_gpu_config cfg = card_config();
+    uvcc_gpu *x = card_open(&cfg);
+    const uvcc_allocator al = uvcc_gpu_allocator(x);
+    uint8_t *from = al.alloc(al.user, bytes, UVCC_MEM_WIRE);
+    uint8_t *back = al.alloc(al.user, bytes, UVCC_MEM_WIRE);
+    uint8_t *device = al.alloc(al.user, bytes, UVCC_MEM_TENSOR);
+    uint8_t *moved = al.alloc(al.user, bytes + SHIFT, UVCC_MEM_TENSOR);
+    uvcc_copy_item *it = calloc(COUNT, sizeof *it);
+    const uvcc_copy_item before = {device, back, bytes}, move = {moved + SHIFT, device, bytes},
+                         after = {back, moved + SHIFT, bytes};
+    const uvcc_task t[] = {{.kind = UVCC_TASK_COPY, .u.copy = {.items = &before, .count = 1}},
+                           {.kind = UVCC_TASK_COPY, .u.copy = {.items = it, .count = COUNT}},
+                           {.kind = UVCC_TASK_COPY, .u.copy = {.items = &move, .count = 1}},
+                           {.kind = UVCC_TASK_COPY, .u.copy = {.items = &after, .count = 1}}};
+    const uvcc_job job = {.id = 1, .tasks = t, .count = 4};
+    (void)state;
+    assert_true(from != NULL && back != NULL && device != NULL && moved != NULL && it != NULL);
+    memset(back, 0xaa, bytes);
+    for (size_t i = 0; i < bytes; i++)
+        from[i] = (uint8_t)(i * 2654435761u >> 13);
+    for (size_t i = 0; i < COUNT; i++)
+        it[i] = (uvcc_copy_item){device + i * STRIDE + i % PLACES,
+                                 from + i * STRIDE + i / PLACES % PLACES,
+                                 length[i / (PLACES * PLACES)]};
+    assert_int_equal(card_status(x, &job), 0);
+    for (size_t i = 0; i < COUNT; i++)
+        for (size_t k = 0; k < STRIDE; k++) {
+            const size_t at = k - i % PLACES;
+            const uint8_t want = k >= i % PLACES && at < it[i].len ? it[i].src[at] : 0xaa;
+            if (back[i * STRIDE + k] != want)
+                fail_msg("item %zu, byte %zu", i, k);
+        }
+    free(it);
+    al.free(al.user, from, bytes, UVCC_MEM_WIRE);
+    al.free(al.user, back, bytes, UVCC_MEM_WIRE);
+    al.free(al.user, device, bytes, UVCC_MEM_TENSOR);
+    al.free(al.user, moved, bytes + SHIFT, UVCC_MEM_TENSOR);
+    uvcc_gpu_free(x);
+}
+
 static void a_collective_is_refused(void **state) {
     const uvcc_gpu_config cfg = card_config();
     uvcc_gpu *x = card_open(&cfg);
@@ -186,6 +232,7 @@ int main(void) {
         cmocka_unit_test(jobs_of_several_sessions),
         cmocka_unit_test(a_stray_pointer_is_refused),
         cmocka_unit_test(items_of_a_copy_keep_their_order),
+        cmocka_unit_test(copies_of_all_alignments),
         cmocka_unit_test(a_collective_is_refused),
         cmocka_unit_test(a_budget_holds),
     };

@@ -177,6 +177,16 @@ static void all_on(uvcc_config *c) {
     c->checks.prg_uses = 1;
 }
 
+static void gathered(uvcc_config *c) {
+    all_on(c);
+    c->limits.keys_gathered_bytes = 1u << 20;
+}
+
+static void all_gathered(uvcc_config *c) {
+    small_windows(c);
+    c->limits.keys_gathered_bytes = 1u << 30;
+}
+
 static void wide(uvcc_config *c) {
     all_on(c);
     c->links.rx_keys_bytes = c->links.tx_keys_bytes = c->limits.keys_ahead_bytes = 0;
@@ -213,6 +223,8 @@ static void test_mlp(void **state) {
     run(p, "train", "mlp", false, NULL, NEAR);
     run(p, "train", "mlp, small windows", false, small_windows, NEAR);
     run(p, "train", "mlp, all on", false, all_on, NEAR);
+    run(p, "train", "mlp, keys gathered", false, gathered, NEAR);
+    run(p, "train", "mlp, all gathered", false, all_gathered, NEAR);
     run(p, "train", "mlp, datagrams", true, all_on, NEAR);
     run(p, "train", "mlp, no audit", false, no_audit, NEAR);
     run(p, "predict", "mlp, predict", false, small_windows, FAR);

@@ -37,6 +37,7 @@ enum {
     N_PREPROC_NS,
     N_ONLINE_BYTES,
     N_PREPROC_BYTES,
+    N_GATHERED_BYTES,
     N_ROUNDS,
     N_JOBS,
     N_MESSAGES,
@@ -72,7 +73,9 @@ typedef struct run {
     atomic_uint ready, finished;
     unsigned until_ready, until_finished;
     double began, keys_done, over;
-    uint64_t dealt;      /* bytes of keys, of the parties here, when the input was given */
+    /* Bytes of keys when the input was given, of the parties here: that were dealt, and of those
+     * that came, with tensors. */
+    uint64_t dealt, gathered;
     numbers before, now; /* of all three parties; before: when the first measured pass began */
 } run;
 
@@ -223,12 +226,24 @@ static uint64_t keys_sent(const run *r) {
     return sum;
 }
 
+/* Keys of the parties here that lie with tensors already. */
+static uint64_t gathered_of(const run *r) {
+    uint64_t sum = 0;
+    for (unsigned p = r->first; p < r->end; p++) {
+        uvcc_session_stats st;
+        uvcc_session_get_stats(r->party[p].session, &st);
+        sum += st.keys_gathered_bytes;
+    }
+    return sum;
+}
+
 /* All that can be done without the input is done. */
 static int give_input(run *r) {
     r->given = true;
     r->dealt = keys_sent(r);
     r->keys_done = now();
     const bool measured = r->step >= r->o->warmup;
+    r->gathered = gathered_of(r);
     for (unsigned p = r->first; p < r->end && measured; p++)
         watch_times(&r->party[p].watch, true);
     if (r->first != 0)
@@ -335,6 +350,7 @@ static int open_party(run *r, unsigned p) {
     c.random = uvcc_seeded(&me->random, r->o->run.seed, p);
     c.checks.audit_off = !r->o->audit;
     c.limits.keys_ahead_bytes = r->keys_bytes;
+    c.limits.keys_gathered_bytes = r->o->run.device_keys;
     if (r->threads == NULL)
         c.links.keepalive_ns = 0;   /* as there is a line to keep */
     else if (r->o->keys_ahead == 0) /* all of a step's are on their way at a time */
@@ -468,6 +484,7 @@ static numbers own_numbers(const run *r) {
         all.n[N_PROCESSOR_NS] = ns_of_time(&used.ru_utime) + ns_of_time(&used.ru_stime);
         all.n[N_RSS_BYTES] = (uint64_t)used.ru_maxrss * 1024;
     }
+    all.n[N_GATHERED_BYTES] = r->gathered;
     for (unsigned p = r->first; p < r->end; p++) {
         uvcc_session_stats st;
         uvcc_session_get_stats(r->party[p].session, &st);
@@ -575,6 +592,7 @@ static void put_figures(const run *r, figures *out) {
     const uint64_t *b = r->before.n, *a = r->now.n;
     out->online_bytes = (a[N_ONLINE_BYTES] - b[N_ONLINE_BYTES]) / n;
     out->preproc_bytes = (a[N_PREPROC_BYTES] - b[N_PREPROC_BYTES]) / n;
+    out->gathered_bytes = a[N_GATHERED_BYTES];
     out->rounds = (a[N_ROUNDS] - b[N_ROUNDS]) / n;
     out->jobs = (a[N_JOBS] - b[N_JOBS]) / n;
     out->processor_s = seconds(a[N_PROCESSOR_NS] - b[N_PROCESSOR_NS]) / (double)n;

@@ -489,75 +489,137 @@ void uvcci_give_words(uvcc_session *s, uint64_t **p, uint64_t words) {
     *p = NULL;
 }
 
-/* Copies of the key chunks of one round of keys to their places. */
-static bool copy_key_chunks(uvcci_builder *b, unsigned round, unsigned group) {
-    uvcci_instance *r = b->r;
+/* Copies of all key chunks that came to their places. False: no memory. */
+static bool key_copies(const uvcci_instance *r, uvcci_bump *bump, uvcc_task *out) {
     uint32_t key_chunks = 0, count = 0;
-    for (const uvcci_rx *m = r->rounds[round].held; m != NULL; m = m->next)
-        key_chunks += uvcci_ld32(m->data + 8); /* tlv_count of a checked batch */
-    if (key_chunks == 0)
-        return true;
-    uvcc_copy_item *items = uvcci_bump_take(&r->turn_bump, key_chunks * sizeof *items);
-    uvcc_task *t = items != NULL ? uvcci_add_task(b, UVCC_TASK_COPY, 0) : NULL;
-    if (t == NULL)
+    const uvcci_plan *p = r->plan;
+    for (unsigned g = 0; g < p->key_count; g++)
+        for (const uvcci_rx *m = r->rounds[p->round_count + g].held; m != NULL; m = m->next)
+            key_chunks += uvcci_ld32(m->data + 8); /* tlv_count of a checked batch */
+    uvcc_copy_item *items = uvcci_bump_take(bump, key_chunks * sizeof *items);
+    if (items == NULL)
         return false;
-    const uint64_t *ids = r->ids.id[r->plan->rounds[round].vec[0].id];
-    for (const uvcci_rx *m = r->rounds[round].held; m != NULL; m = m->next) {
-        uvcc_blv1_reader rd;
-        uvcc_tlv tlv;
-        uvcc_blv1_reader_init(&rd, m->data, m->len);
-        while (uvcc_blv1_next(&rd, &tlv) == 1) {
-            uint32_t block = 0;
-            while (ids[block] != tlv.id)
-                block++; /* it is there: the batch equals the plan */
-            assert(block < r->plan->rounds[round].blocks && count < key_chunks);
-            assert(r->key_at[group][block] != SIZE_MAX);
-            items[count++] = (uvcc_copy_item){.dst = r->keys + r->key_at[group][block] + tlv.first,
-                                              .src = tlv.data,
-                                              .len = tlv.data_len};
+    for (unsigned g = 0; g < p->key_count; g++) {
+        const uvcci_plan_round *round = uvcci_keys_round(r, g);
+        const uint64_t *ids = r->ids.id[round->vec[0].id];
+        for (const uvcci_rx *m = r->rounds[p->round_count + g].held; m != NULL; m = m->next) {
+            uvcc_blv1_reader rd;
+            uvcc_tlv tlv;
+            uvcc_blv1_reader_init(&rd, m->data, m->len);
+            while (uvcc_blv1_next(&rd, &tlv) == 1) {
+                uint32_t block = 0;
+                while (ids[block] != tlv.id)
+                    block++; /* it is there: the batch equals the plan */
+                assert(block < round->blocks && count < key_chunks);
+                assert(r->key_at[g][block] != SIZE_MAX);
+                items[count++] = (uvcc_copy_item){.dst = r->keys + r->key_at[g][block] + tlv.first,
+                                                  .src = tlv.data,
+                                                  .len = tlv.data_len};
+            }
         }
     }
-    t->u.copy.items = items;
-    t->u.copy.count = count;
+    *out = (uvcc_task){.kind = UVCC_TASK_COPY, .u.copy = {.items = items, .count = count}};
     return true;
 }
 
+static uint8_t dealer_of(const uvcc_session *s, unsigned side) {
+    return side == 0 ? uvcci_next_party(s) : uvcci_prev_party(s);
+}
+
 /* Both dealers' streams lie one behind the other in one buffer, so that the hash of a dealer's is
- * over bytes that stand together, as the dealer hashed them. */
+ * over bytes that stand together, as the dealer hashed them. False: no memory. */
+static bool place_keys(const uvcc_session *s, uvcci_instance *r, uvcci_bump *scratch,
+                       size_t total[2]) {
+    assert(r->keys == NULL && r->key_at == NULL);
+    r->key_at = uvcci_key_table(r, &r->bump);
+    for (unsigned side = 0; side < 2; side++) {
+        total[side] = r->key_at != NULL
+                          ? uvcci_key_offsets(r, dealer_of(s, side), s->party, scratch,
+                                              side == 0 ? 0 : total[0], r->key_at)
+                          : SIZE_MAX;
+        if (total[side] == SIZE_MAX)
+            return false;
+    }
+    return true;
+}
+
+static const uint8_t *keys_from(const uvcci_instance *r, unsigned side, const size_t total[2]) {
+    return r->keys + (side == 0 ? 0 : total[0]);
+}
+
+static void fill_keys_done(const uvcc_session *s, unsigned side, uvcci_pending_leaf *l) {
+    l->src = dealer_of(s, side);
+    l->dst = s->party;
+}
+
+/* Keys that were gathered ahead are the turn's from now on, and of what it may take. */
 bool uvcci_build_keys(uvcci_builder *b) {
     uvcc_session *s = b->s;
     uvcci_instance *r = b->r;
     size_t total[2];
-    assert(r->keys == NULL && r->plan->key_count != 0);
-    r->key_at = uvcci_key_table(r, &r->bump);
-    if (r->key_at == NULL)
+    assert(r->plan->key_count != 0 && !r->gather_out);
+    uvcci_gathered_done(s, r);
+    if (r->key_at != NULL)
+        return true;
+    if (!place_keys(s, r, &r->turn_bump, total))
         return false;
-    for (unsigned side = 0; side < 2; side++) {
-        uint8_t dealer = side == 0 ? uvcci_next_party(s) : uvcci_prev_party(s);
-        total[side] = uvcci_key_offsets(r, dealer, s->party, &r->turn_bump,
-                                        side == 0 ? 0 : total[0], r->key_at);
-        if (total[side] == SIZE_MAX)
-            return false;
-    }
     r->key_bytes = total[0] + total[1];
     if (r->key_bytes == 0)
         return true;
     r->keys = uvcci_arena_take(&s->tensors, r->key_bytes);
     if (r->keys == NULL)
         return false;
-    for (unsigned g = 0; g < r->plan->key_count; g++)
-        if (!copy_key_chunks(b, r->plan->round_count + g, g))
-            return false;
+    uvcc_task copies, *t;
+    if (!key_copies(r, &r->turn_bump, &copies) ||
+        (t = uvcci_add_task(b, UVCC_TASK_COPY, 0)) == NULL)
+        return false;
+    t->u.copy = copies.u.copy;
     for (unsigned side = 0; uvcci_audit_on(s) && side < 2; side++) {
         if (total[side] == 0)
             continue;
-        uint8_t dealer = side == 0 ? uvcci_next_party(s) : uvcci_prev_party(s);
         uvcci_pending_leaf *l = uvcci_add_leaf(b, UVCCI_LEAF_KEYS_DONE);
         if (l == NULL)
             return false;
-        l->src = dealer;
-        l->dst = s->party;
-        uvcci_hash_salted(b, dealer, r->keys + (side == 0 ? 0 : total[0]), total[side], l->digest);
+        fill_keys_done(s, side, l);
+        uvcci_hash_salted(b, l->src, keys_from(r, side, total), total[side], l->digest);
     }
+    return true;
+}
+
+/* The instance may be in another of its turns meanwhile, so nothing here is of the present turn:
+ * not its tasks, leaves or memory. The digest is the last task, as in turns: its bytes are the
+ * copies'.
+ */
+bool uvcci_gather_keys(uvcc_session *s, uvcci_instance *r, uint8_t *keys, size_t bytes,
+                       uvcc_task **tasks, uint32_t *count) {
+    enum { COPIES, HASHES, TASKS };
+    uvcci_bump *bump = &r->gather_bump;
+    size_t total[2];
+    const bool placed = place_keys(s, r, bump, total);
+    r->keys = keys;
+    r->key_bytes = bytes;
+    if (!placed)
+        return false;
+    assert(total[0] + total[1] <= bytes);
+    uvcc_task *t = *tasks = uvcci_bump_take(bump, TASKS * sizeof *t);
+    uvcc_hash_item *items = uvcci_bump_take(bump, 2 * sizeof *items);
+    if (t == NULL || items == NULL || !key_copies(r, bump, &t[COPIES]))
+        return false;
+    uint32_t n = 0;
+    for (unsigned side = 0; uvcci_audit_on(s) && side < 2; side++) {
+        if (total[side] == 0)
+            continue;
+        uvcci_pending_leaf *l = uvcci_leaf_later(bump, &r->gather_leaves, UVCCI_LEAF_KEYS_DONE);
+        if (l == NULL)
+            return false;
+        fill_keys_done(s, side, l);
+        items[n] = (uvcc_hash_item){.mode = UVCC_HASH_HMAC,
+                                    .data = keys_from(r, side, total),
+                                    .len = total[side],
+                                    .out = l->digest};
+        memcpy(items[n++].key, r->step->salt[l->src], 32);
+    }
+    t[HASHES] = (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = items, .count = n}};
+    *count = n != 0 ? TASKS : HASHES;
     return true;
 }

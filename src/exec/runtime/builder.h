@@ -98,8 +98,13 @@ size_t uvcci_key_offsets(const uvcci_instance *r, uint8_t dealer, uint8_t to, uv
                          size_t base, size_t **at);
 /* at[round of keys][block], all SIZE_MAX; NULL without memory. */
 size_t **uvcci_key_table(const uvcci_instance *r, uvcci_bump *bump);
-/* Gathers the key streams out of their messages into r->keys, and KEYS_DONE per dealer. */
+/* Gathers the key streams out of their messages into r->keys, and KEYS_DONE per dealer, unless that
+ * was done ahead. */
 bool uvcci_build_keys(uvcci_builder *b);
+/* The same ahead of the turn, as a job of its own whose tasks are in the instance's gather_bump.
+ * keys: TENSOR memory that they fit into, the instance's from now on. False: no memory. */
+bool uvcci_gather_keys(uvcc_session *s, uvcci_instance *r, uint8_t *keys, size_t bytes,
+                       uvcc_task **tasks, uint32_t *count);
 /* This party's key stream of a block. */
 static inline const uint8_t *uvcci_key_of(const uvcci_instance *r, unsigned round, uint32_t block) {
     assert(round < r->plan->key_count);

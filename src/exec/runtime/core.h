@@ -160,7 +160,12 @@ struct uvcci_instance {
     void *state; /* of its family: see op_way.h. NULL: none now */
     uint8_t *keys;
     size_t key_bytes;
-    size_t **key_at; /* [round of keys][block]: in `keys`, SIZE_MAX: none */
+    size_t **key_at; /* [round of keys][block]: in `keys`, SIZE_MAX: none; NULL: not placed yet */
+    /* the same, ahead of the turn that reads them: gathering.h */
+    uvcci_bump gather_bump;
+    uvcci_pending_leaf *gather_leaves;
+    uint64_t gathered; /* of the session's `gathered` */
+    bool gather_out;
     /* dealing */
     uvcci_bump deal_bump;
     uvcci_batch_out *deal_out; /* [round of keys] */
@@ -196,7 +201,7 @@ struct uvcci_step {
     uint32_t *by_rank; /* [instance_count] */
     uvcci_window window;
     uint32_t *bwd_left; /* [microbatch]: BWD ops that are not done; of an entry with a limit */
-    uint32_t instances_done, deals_sent, deal_next, triple_next;
+    uint32_t instances_done, deals_sent, deal_next, gather_next, triple_next;
     uint8_t *triples; /* made for the host, WIRE arena: records of the entry's Beaver products */
     size_t triples_bytes;
     uint64_t *ready;      /* bitmap, by rank, of the instances to look at */
@@ -384,6 +389,8 @@ struct uvcc_session {
     uint8_t run_nonce[32];
     struct uvcci_stored_triple *stored; /* given by the host, for steps that are not open yet */
     uint64_t dealing;       /* TENSOR memory of keys that are made and not sent: dealing.h */
+    uint64_t gathered;      /* TENSOR memory of keys that no turn took over yet: gathering.h */
+    uint32_t gathers_out;   /* jobs that fill it */
     uint64_t triples_ahead; /* bytes of C that are made, or being made, and not used */
     uint64_t triple_bytes;  /* payload that made triples */
     uint8_t *triples_made;  /* of the last finished step of a session that makes them */
@@ -495,6 +502,17 @@ static inline uvcci_op_run *uvcci_run_of(const uvcci_instance *r) {
  * one's. What is not an op's has rank 0: others wait for it. */
 static inline uint64_t uvcci_job_rank(const uvcci_instance *r) {
     return (uint64_t)!r->step->running << 32 | (r->rank + 1u);
+}
+
+/* The turn that reads the instance's keys takes them over, or nobody will read them: gathering.h.
+ */
+static inline void uvcci_gathered_done(uvcc_session *s, uvcci_instance *r) {
+    if (r->gathered == 0)
+        return;
+    assert(s->gathered >= r->gathered && s->stats.keys_gathered_bytes >= r->key_bytes);
+    s->gathered -= r->gathered;
+    s->stats.keys_gathered_bytes -= r->key_bytes;
+    r->gathered = 0;
 }
 
 /* TRANSIENT memory taken (+) or given back (-), for the statistics. */

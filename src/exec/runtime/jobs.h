@@ -16,6 +16,7 @@ typedef enum uvcci_job_owner {
     UVCCI_JOB_CHECKPOINT = 5,
     UVCCI_JOB_ROOT = 6,   /* a slice of a large transcript's tree */
     UVCCI_JOB_CANCEL = 7, /* what a step overwrites, saved or put back */
+    UVCCI_JOB_GATHER = 8, /* keys of an op, ahead of its turns */
 } uvcci_job_owner;
 
 typedef struct uvcci_job_slot {

@@ -5,10 +5,11 @@
 #include "exec/runtime/builder.h"
 
 enum {
-    BLOCK_TASKS = 10,  /* with blocks, of a turn, but for instructions of functions */
-    TASK_LEAVES = 4,   /* of a vector's block in a turn: opened, or both commitments and lifted */
-    HASH_LISTS = 8,    /* that a turn ends */
-    DEAL_BLOCKS = 3,   /* tasks with blocks of an instruction's deal, or of a gate's */
+    BLOCK_TASKS = 10, /* with blocks, of a turn, but for instructions of functions */
+    TASK_LEAVES = 4,  /* of a vector's block in a turn: opened, or both commitments and lifted */
+    HASH_LISTS = 8,   /* that a turn ends */
+    DEAL_BLOCKS = 3,  /* tasks with blocks of an instruction's deal, or of a gate's */
+    GATHER_TASKS = 2,
     STATE_BYTES = 512, /* beside what ways say: of an instruction, or of an op */
 };
 
@@ -131,6 +132,18 @@ uint64_t uvcci_lasting_memory(const uvcci_plan *p) {
 
 uint64_t uvcci_op_memory(const uvcci_plan *p) {
     return uvcci_lasting_memory(p) + uvcci_turns_memory(p);
+}
+
+uint64_t uvcci_gather_memory(const uvcci_plan *p) {
+    sum s = {0};
+    if (p->key_count == 0)
+        return 0;
+    add_key_lists(p, &s);
+    add(&s, 1, GATHER_TASKS * sizeof(uvcc_task));
+    add(&s, 3, 2 * (sizeof(uvcc_hash_item) + sizeof(uvcci_pending_leaf)));
+    for (unsigned g = 0; g < p->key_count; g++)
+        add(&s, 1, key_chunks(p, g) * sizeof(uvcc_copy_item));
+    return bound(&s);
 }
 
 uint64_t uvcci_deal_memory(const uvcci_plan *p) {

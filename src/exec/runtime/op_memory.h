@@ -14,6 +14,8 @@ uint64_t uvcci_turn_memory(const uvcci_plan *plan, unsigned turn);
 uint64_t uvcci_turns_memory(const uvcci_plan *plan);
 /* Both: of an instance at work. */
 uint64_t uvcci_op_memory(const uvcci_plan *plan);
+/* Of an instance whose keys are gathered ahead, while that job is out. */
+uint64_t uvcci_gather_memory(const uvcci_plan *plan);
 /* Of an instance whose keys are dealt, until they are sent. */
 uint64_t uvcci_deal_memory(const uvcci_plan *plan);
 

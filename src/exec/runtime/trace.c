@@ -44,14 +44,16 @@ void uvcci_trace_sent(const uvcc_session *s, const uvcci_instance *r, uvcc_trace
 
 void uvcci_trace_job(const uvcc_session *s, uvcc_trace_kind kind, uint64_t job,
                      uvcci_job_owner owner, const void *who) {
-    if (!listens(s) || (owner != UVCCI_JOB_OP && owner != UVCCI_JOB_DEAL && owner != UVCCI_JOB_RX))
+    static const uint8_t works[] = {[UVCCI_JOB_OP] = 1 + UVCC_TRACE_TURN,
+                                    [UVCCI_JOB_DEAL] = 1 + UVCC_TRACE_KEYS,
+                                    [UVCCI_JOB_RX] = 1 + UVCC_TRACE_HASH,
+                                    [UVCCI_JOB_GATHER] = 1 + UVCC_TRACE_GATHER};
+    if (!listens(s) || owner >= sizeof works || works[owner] == 0)
         return;
     assert(who != NULL);
     const uvcci_instance *r = owner == UVCCI_JOB_RX ? ((const uvcci_rx *)who)->instance : who;
     uvcc_op_trace t = of_instance(s, r, kind);
-    t.work = owner == UVCCI_JOB_OP     ? UVCC_TRACE_TURN
-             : owner == UVCCI_JOB_DEAL ? UVCC_TRACE_KEYS
-                                       : UVCC_TRACE_HASH;
+    t.work = (uint8_t)(works[owner] - 1);
     t.job = job;
     tell(s, &t);
 }

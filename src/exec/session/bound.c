@@ -14,6 +14,7 @@
 #include "exec/runtime/prg_check.h"
 #include "exec/session/calls.h"
 #include "exec/session/config.h"
+#include "exec/session/gathering.h"
 #include "exec/session/root.h"
 #include "exec/session/step.h"
 #include "proto/link_session.h"
@@ -64,7 +65,9 @@ static int shadow_random(void *user, void *out, size_t bytes) {
 typedef struct sums {
     uint64_t online, keys, messages, leaves;
     uint64_t deal, deal_most; /* TENSOR: of deals; the largest */
-    uint64_t stay;            /* TENSOR, of ops whose memory stays, in both steps */
+    uint64_t gathered;        /* TENSOR: of keys that come, were all of them gathered ahead */
+    uint64_t gather_state, gather_most; /* STATE: where gathered keys lie; the largest such job */
+    uint64_t stay;                      /* TENSOR, of ops whose memory stays, in both steps */
     uint64_t deal_state, ahead_state,
         scratch;             /* STATE; ahead: of ops that begin before their turn, or that stays */
     uint64_t triples, given; /* of tiles; WIRE memory of those that are given, or made for hosts */
@@ -105,6 +108,10 @@ static void add_segments(const uvcc_program *prog, const uvcci_op *op, const uvc
     if (p->key_count != 0) {
         n->deal += count * uvcci_deal_takes(p);
         n->deal_most = uvcci_deal_takes(p) > n->deal_most ? uvcci_deal_takes(p) : n->deal_most;
+        const uint64_t gather = uvcci_gather_memory(p);
+        n->gathered += count * uvcci_arena_rounded(p->key_bytes_max);
+        n->gather_state += count * uvcci_lasting_memory(p);
+        n->gather_most = gather > n->gather_most ? gather : n->gather_most;
     }
     n->deal_state += count * uvcci_deal_memory(p);
     if (p->way->tensors_stay && p->way->tensor_bytes != NULL) {
@@ -338,7 +345,15 @@ static uint64_t triples_of(const uvcc_session *s, const most *m) {
 static uint64_t tensors_of(const uvcc_session *s, const most *m) {
     const uint64_t room = uvcci_deal_room(s);
     const uint64_t dealt = least(2 * m->n.deal, room > m->n.deal_most ? room : m->n.deal_most);
-    return s->tensors.used_bytes + m->tensors + dealt + m->n.stay + triples_of(s, m);
+    return s->tensors.used_bytes + m->tensors + dealt + m->n.stay + triples_of(s, m) +
+           least(2 * m->n.gathered, s->cfg.limits.keys_gathered_bytes);
+}
+
+/* Of the jobs that gather keys ahead, and of what stays of an instance until it is at work. */
+static uint64_t gathers_of(const uvcc_session *s, const most *m) {
+    return s->cfg.limits.keys_gathered_bytes != 0
+               ? 2 * m->n.gather_state + UVCCI_GATHERS_OUT * m->n.gather_most
+               : 0;
 }
 
 static uint64_t values_of(const uvcc_session *s, const most *m) {
@@ -396,7 +411,7 @@ static int bound(uvcc_session *s, const uvcc_config *cfg, uvcc_memory_bound *out
     add_evidence(s, &m, out);
     add_checks(s, &m, out);
     add(out, UVCC_MEMORY_OPS, UVCC_MEM_STATE,
-        m.ops + 2 * (m.n.deal_state + m.n.ahead_state) +
+        m.ops + 2 * (m.n.deal_state + m.n.ahead_state) + gathers_of(s, &m) +
             uvcci_bump_bound(m.n.scratch, m.n.scratch != 0));
     add(out, UVCC_MEMORY_OPS, UVCC_MEM_SECRET, 2 * m.n.triples * sizeof(uvcci_stored_triple));
     add_arenas(s, &m, out);

@@ -307,7 +307,8 @@ static bool decide(uvcc_session *s, uvcci_step *st) {
 static bool jobs_out(const uvcci_step *st) {
     for (uint32_t i = 0; i < st->instance_count; i++) {
         const uvcci_instance *r = &st->instances[i];
-        if ((r->job_out && !r->parked) || (r->deal_out != NULL && !r->deal_done && !r->deal_parked))
+        if ((r->job_out && !r->parked) || r->gather_out ||
+            (r->deal_out != NULL && !r->deal_done && !r->deal_parked))
             return true;
     }
     return st->hashing != 0;

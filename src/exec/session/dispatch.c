@@ -7,6 +7,7 @@
 #include "exec/ops/beaver.h"
 #include "exec/ops/dealing.h"
 #include "exec/session/cancel.h"
+#include "exec/session/gathering.h"
 #include "exec/session/handshake.h"
 #include "exec/session/instance.h"
 #include "exec/session/peers.h"
@@ -163,6 +164,7 @@ void uvcci_dispatch(uvcc_session *s) {
         any |= uvcci_deal_advance(s);
         any |= uvcci_beaver_advance(s);
         any |= uvcci_ops_advance(s);
+        any |= uvcci_gather_advance(s); /* last: of keys that no turn waits for */
     }
     uvcci_peers_advance(s);
     if (s->state == UVCCI_SESSION_ABORTED) {

@@ -89,8 +89,8 @@ void uvcc_session_digest(const uvcc_session *s, uint8_t out[32]) {
         const uvcci_step *st = &s->ctx[c];
         if (!st->active)
             continue;
-        const uint64_t step[] = {st->number,  st->entry_index, st->sent,      st->agreed,
-                                 st->running, st->leaves,      st->deals_sent};
+        const uint64_t step[] = {st->number,  st->entry_index, st->sent,       st->agreed,
+                                 st->running, st->leaves,      st->deals_sent, st->gather_next};
         uvcci_sha256_update(&h, step, sizeof step);
         for (uint32_t i = 0; i < st->instance_count; i++) {
             const uvcci_instance *r = &st->instances[i];

@@ -57,6 +57,7 @@ static const uvcci_op_way *way_of(const uvcci_instance *r) {
 
 /* What no later turn reads: keys, and what the state holds. */
 static void free_scratch(uvcc_session *s, uvcci_instance *r) {
+    uvcci_gathered_done(s, r);
     uvcci_arena_give(&s->tensors, r->keys, r->key_bytes);
     r->keys = NULL;
     if (way_of(r)->release != NULL && r->state != NULL)
@@ -77,6 +78,7 @@ static void reset(uvcci_instance *r) {
     assert(uvcci_bump_bytes(&r->bump) <= uvcci_lasting_memory(r->plan));
     reset_turn(r);
     uvcci_bump_reset(&r->bump);
+    r->key_at = NULL;
     if (way_of(r)->state_bytes != 0)
         r->state = NULL;
 }
@@ -131,7 +133,7 @@ uint32_t uvcci_instance_missing(const uvcc_session *s, const uvcci_instance *r, 
     return n;
 }
 
-static void release_round(uvcc_session *s, uvcci_instance *r, unsigned round) {
+void uvcci_round_release(uvcc_session *s, uvcci_instance *r, unsigned round) {
     uvcci_rx **held = &r->rounds[round].held;
     while (*held != NULL) {
         uvcci_rx *rx = *held;
@@ -229,7 +231,7 @@ static void op_done(uvcc_session *s, uvcci_instance *r) {
 static void instance_done(uvcc_session *s, uvcci_instance *r) {
     uvcci_step *st = r->step;
     uvcci_op_run *run = uvcci_run_of(r);
-    assert(!r->job_out && run->preds_left == 0 && r->turn != UVCCI_TURN_DONE);
+    assert(!r->job_out && !r->gather_out && run->preds_left == 0 && r->turn != UVCCI_TURN_DONE);
     assert(skips(r) || engines_done(r));
     uvcci_trace_op(s, r, UVCC_TRACE_DONE);
     free_scratch(s, r);
@@ -328,9 +330,9 @@ static void turn_done(uvcc_session *s, uvcci_instance *r) {
     reset_turn(r);
     for (unsigned i = 0; i < r->plan->round_count; i++)
         if (r->turn != 0 && uvcci_turn_sends(r, i, r->turn - 1u))
-            release_round(s, r, i);
+            uvcci_round_release(s, r, i);
     for (unsigned i = 0; reads_keys(r) && i < r->plan->key_count; i++)
-        release_round(s, r, r->plan->round_count + i);
+        uvcci_round_release(s, r, r->plan->round_count + i);
     next_turn(s, r);
 }
 
@@ -344,7 +346,7 @@ void uvcci_op_job_done(uvcc_session *s, uvcci_instance *r) {
 static bool turn_ready(const uvcc_session *s, const uvcci_instance *r) {
     if (r->turn != 0 && !rounds_came(r, r->turn - 1u, false))
         return false;
-    if (reads_keys(r) && !rounds_came(r, 0, true))
+    if (reads_keys(r) && (r->gather_out || !rounds_came(r, 0, true)))
         return false;
     return way_of(r)->ready == NULL || way_of(r)->ready(s, r);
 }
@@ -533,7 +535,7 @@ bool uvcci_ops_advance(uvcc_session *s) {
 void uvcci_instance_release(uvcc_session *s, uvcci_instance *r) {
     const unsigned rounds = (unsigned)r->plan->round_count + r->plan->key_count;
     for (unsigned i = 0; i < rounds; i++)
-        release_round(s, r, i);
+        uvcci_round_release(s, r, i);
 }
 
 void uvcci_instance_free(uvcc_session *s, uvcci_instance *r) {
@@ -541,9 +543,10 @@ void uvcci_instance_free(uvcc_session *s, uvcci_instance *r) {
     for (unsigned k = 0; r->out != NULL && k < UVCCI_TURN_ROUNDS; k++)
         uvcci_batch_drop(s, &r->out[k]);
     for (unsigned i = 0; r->rounds != NULL && i < rounds; i++)
-        release_round(s, r, i);
+        uvcci_round_release(s, r, i);
     free_scratch(s, r);
     uvcci_deal_free(s, r);
+    uvcci_bump_reset(&r->gather_bump);
     if (way_of(r)->free != NULL)
         way_of(r)->free(s, r);
     reset(r);

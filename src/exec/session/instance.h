@@ -14,6 +14,8 @@ uint8_t uvcci_sent_leaf(uint8_t kind);
 /* Messages of the peer without which the instance cannot go on: 0 while something else is awaited.
  */
 uint32_t uvcci_instance_missing(const uvcc_session *s, const uvcci_instance *r, uint8_t peer);
+/* Gives back what came of a round. */
+void uvcci_round_release(uvcc_session *s, uvcci_instance *r, unsigned round);
 /* Gives back all messages that it holds; nothing may go on with it after that. */
 void uvcci_instance_release(uvcc_session *s, uvcci_instance *r);
 void uvcci_instance_free(uvcc_session *s, uvcci_instance *r);

@@ -231,11 +231,17 @@ static uint64_t tensor_floor(const uvcc_program *p) {
 
 static int check_tensors(uvcc_session *s, const uvcc_program *p) {
     const uint64_t needed = tensor_floor(p), limit = s->cfg.limits.tensor_bytes;
-    if (limit == 0 || limit >= needed)
+    const uint64_t gathered = s->cfg.limits.keys_gathered_bytes;
+    if (limit == 0 || (limit >= needed && gathered <= limit - needed))
         return 0;
-    return uvcci_refuse(s, UVCC_ERR_LIMIT,
-                        "limits.tensor_bytes is %llu, this program needs at least %llu",
-                        (unsigned long long)limit, (unsigned long long)needed);
+    return limit < needed
+               ? uvcci_refuse(s, UVCC_ERR_LIMIT,
+                              "limits.tensor_bytes is %llu, this program needs at least %llu",
+                              (unsigned long long)limit, (unsigned long long)needed)
+               : uvcci_refuse(s, UVCC_ERR_LIMIT,
+                              "limits.keys_gathered_bytes is %llu, and limits.tensor_bytes leaves "
+                              "%llu beside what this program needs at least",
+                              (unsigned long long)gathered, (unsigned long long)(limit - needed));
 }
 
 /* In the order in which things are needed: the program and its hash, plans, memory that lives as

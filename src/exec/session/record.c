@@ -425,7 +425,8 @@ static const member members[] = {MEMBER(flags),
                                  MEMBER(checks.prg_uses),
                                  MEMBER(agree.count),
                                  MEMBER(agree.part),
-                                 MEMBER(links.transmit_frames)};
+                                 MEMBER(links.transmit_frames),
+                                 MEMBER(limits.keys_gathered_bytes)};
 enum { MEMBER_COUNT = sizeof members / sizeof members[0] };
 
 size_t uvcci_record_config_bytes(void) {

@@ -16,6 +16,7 @@
 #include "exec/session/config.h"
 #include "exec/session/consent.h"
 #include "exec/session/dispatch.h"
+#include "exec/session/gathering.h"
 #include "exec/session/handshake.h"
 #include "exec/session/instance.h"
 #include "exec/session/lineage.h"
@@ -373,6 +374,8 @@ int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t n
         uvcci_root_job_done(who);
     else if (owner == UVCCI_JOB_OP)
         uvcci_op_job_done(s, who);
+    else if (owner == UVCCI_JOB_GATHER)
+        uvcci_gather_job_done(s, who);
     else
         uvcci_deal_job_done(s, who);
     uvcci_dispatch(s);

@@ -148,6 +148,7 @@ static bool instance_tables(uvcc_session *s, uvcci_step *st, uvcci_instance *r) 
     uvcci_bump_init(&r->bump, &s->alloc);
     uvcci_bump_init(&r->turn_bump, &s->alloc);
     uvcci_bump_init(&r->deal_bump, &s->alloc);
+    uvcci_bump_init(&r->gather_bump, &s->alloc);
     return take_table(st, r->plan->edge_blocks, &r->ids.edge) && id_tables(st, r) &&
            engine_tables(st, r) && round_tables(st, r);
 }

@@ -391,9 +391,10 @@ cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint32_
 
 /* Items side by side: the last one first, which the order of a COPY would notice. */
 cudaError_t uvcci_gpu_run_bytes(const uvcc_copy_item *items, uint32_t count, size_t len_max,
-                                bool wipe, cudaStream_t s) {
+                                bool wipe, bool over_bus, cudaStream_t s) {
     cudaError_t e = cudaSuccess;
     (void)len_max;
+    (void)over_bus;
     if (!runs(s, &e))
         return e;
     (void)pthread_mutex_lock(&fake.lock);
