@@ -5,6 +5,7 @@
 #include "fake/fake_cuda.h"
 
 #include "card_job.h"
+#include "gpu/executor.h"
 #include "hashes.h"
 #include "in_place.h"
 #include "vector_test.h"
@@ -465,6 +466,14 @@ static void messages_of_a_lost_device(void **state) {
     fake_hang(0);
 }
 
+/* uvcc_gpu_free() does not wait for ever for the thread that launches, which ends by itself. */
+static void launcher_is_through(uvcc_gpu *x) {
+    (void)pthread_mutex_lock(&x->lock);
+    while (!x->launcher_ended)
+        (void)pthread_cond_wait(&x->news, &x->lock);
+    (void)pthread_mutex_unlock(&x->lock);
+}
+
 /* Keys and inputs of jobs that it had, or was to have, go from memory of the host, which stays. */
 static void secrets_of_a_lost_device(void **state) {
     static uint8_t pattern[32];
@@ -488,7 +497,8 @@ static void secrets_of_a_lost_device(void **state) {
             fake_block(FAKE_LAUNCH);
         assert_int_equal(card_status(x, &job), UVCC_ERR_JOB);
         assert_non_null(strstr(uvcc_gpu_trouble(x), "deadline"));
-        fake_block(FAKE_NONE); /* the thread that launches gets away, and is waited for */
+        fake_block(FAKE_NONE); /* the thread that launches gets away */
+        launcher_is_through(x);
         uvcc_gpu_free(x);
         assert_false(fake_pinned_has(pattern, sizeof pattern));
         fake_hang(0);
