@@ -69,6 +69,8 @@ def remarks(row):
     out += ["gains folded"] if flags["fold"] else []
     out += ["public weights"] if flags["weights"] == "public" else []
     out += [f"{flags['keys_ahead_mib']} MiB of keys ahead, the others dealt online"] if flags["keys_ahead_mib"] else []
+    gathered = row["fss"].get("key_bytes_gathered")  # older rows have none
+    out += [f"{gathered / 1e6:.0f} MB of keys on devices before the input"] if gathered and row["backend"] == "gpu" else []
     out += [f"{row['n_layers']} layers"] if row["command"].find("--layers") >= 0 else []
     out += [f"batch of {row['batch_size']}"] if row["batch_size"] != 1 else []
     out += [f"width {row['d_model']}"] if row["n_layers"] == 0 else []

@@ -6,13 +6,18 @@
 
 #define BYTES_LEAST ((uint64_t)1 << 20)
 #define DEVICE_MAX  65535u
+/* Of keys ahead of use, unless the environment says it: what some ops of a transformer take, and no
+ * more than this part of what a session may take. */
+#define KEYS_USUAL ((uint64_t)256 << 20)
+#define KEYS_PART  8
 
 const char compute_help[] =
     "\n"
     "Environment: UVCC_FSS_BACKEND=cpu|gpu|auto says where jobs run if --compute does not (auto: "
     "on "
     "a CUDA device if there is one); UVCC_GPU_ID is its number if --device is not given, and "
-    "UVCC_GPU_BYTES=40GiB the most that a session takes of it.\n";
+    "UVCC_GPU_BYTES=40GiB the most that a session takes of it, UVCC_GPU_KEYS_BYTES=256MiB of that "
+    "for keys ahead of their use.\n";
 
 int compute_read_wish(compute_getenv *env, compute_wish *out, const flag_message *m) {
     static const char *const names[] = {"cpu", "gpu", "auto"};
@@ -82,17 +87,48 @@ static uint64_t unit_of(const char *text) {
     return 0;
 }
 
-int compute_read_bytes(compute_getenv *env, uint64_t *out, const flag_message *m) {
-    const char *text = env("UVCC_GPU_BYTES"), *at = text;
+/* Nothing is no size, and leaves *out. */
+static bool read_size(const char *text, uint64_t *out) {
     uint64_t v = 0;
     if (text == NULL || *text == '\0')
-        return 0;
-    const uint64_t unit = read_digits(&at, &v) ? unit_of(at) : 0;
-    if (unit == 0 || v > UINT64_MAX / unit || v * unit < BYTES_LEAST)
+        return true;
+    const uint64_t unit = read_digits(&text, &v) ? unit_of(text) : 0;
+    if (unit == 0 || v > UINT64_MAX / unit)
+        return false;
+    *out = v * unit;
+    return true;
+}
+
+int compute_read_bytes(compute_getenv *env, uint64_t *out, const flag_message *m) {
+    const char *text = env("UVCC_GPU_BYTES");
+    uint64_t v = BYTES_LEAST;
+    if (!read_size(text, &v) || v < BYTES_LEAST)
         return flag_fail(m,
                          "UVCC_GPU_BYTES=%.40s in the environment: give a size of at least 1MiB, "
                          "such as 40GiB or 40000MB, or unset it",
                          text);
-    *out = v * unit;
+    if (text != NULL && *text != '\0')
+        *out = v;
+    return 0;
+}
+
+int compute_read_keys(compute_getenv *env, uint64_t device_bytes, uint64_t *out,
+                      const flag_message *m) {
+    const char *text = env("UVCC_GPU_KEYS_BYTES");
+    const uint64_t part = device_bytes / KEYS_PART;
+    uint64_t v = device_bytes != 0 && part < KEYS_USUAL ? part : KEYS_USUAL;
+    if (!read_size(text, &v))
+        return flag_fail(
+            m,
+            "UVCC_GPU_KEYS_BYTES=%.40s in the environment: give a size, such as 256MiB "
+            "or 0, or unset it",
+            text);
+    if (device_bytes != 0 && v > device_bytes)
+        return flag_fail(
+            m,
+            "UVCC_GPU_KEYS_BYTES=%.40s in the environment is more than UVCC_GPU_BYTES, "
+            "%llu, of which it is a part: give less, or unset it",
+            text, (unsigned long long)device_bytes);
+    *out = v;
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* compute.h - what the environment says of where jobs run: UVCC_FSS_BACKEND, which counts where
- * neither an option nor a file says so, UVCC_GPU_ID and UVCC_GPU_BYTES. */
+ * neither an option nor a file says so, UVCC_GPU_ID, UVCC_GPU_BYTES, UVCC_GPU_KEYS_BYTES. */
 #ifndef UVCC_TOOLS_COMPUTE_H
 #define UVCC_TOOLS_COMPUTE_H
 
@@ -27,7 +27,12 @@ int compute_read_device(compute_getenv *env, uint32_t *out, const flag_message *
  * at least a MiB. */
 int compute_read_bytes(compute_getenv *env, uint64_t *out, const flag_message *m);
 
-/* For --help: what the three do, in lines of flags_text(). */
+/* UVCC_GPU_KEYS_BYTES: a size as that, or 0, and no more than device_bytes if there is such a limit
+ * (0: there is none); what is usual if it is not set. */
+int compute_read_keys(compute_getenv *env, uint64_t device_bytes, uint64_t *out,
+                      const flag_message *m);
+
+/* For --help: what these do, in lines of flags_text(). */
 extern const char compute_help[];
 
 #endif

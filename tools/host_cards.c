@@ -42,5 +42,6 @@ int host_open_card(const host *h, host_worker *w, unsigned p, uvcc_config *cfg,
         return report_error(rc == UVCC_ERR_CONFIG ? EXIT_BAD_INPUT : EXIT_FAILED,
                             "--compute gpu: %s; give inline or threads to do without", why);
     cfg->alloc = card_allocator(w->party[p].card);
+    cfg->limits.keys_gathered_bytes = o->device_keys;
     return EXIT_DONE;
 }

@@ -33,7 +33,10 @@ int run_options_compute(run_options *o, bool said, uint32_t workers, const flag_
         return 0;
     if (o->device == CARD_BY_RANK && compute_read_device(getenv, &o->device, m) != 0)
         return -1;
-    return compute_read_bytes(getenv, &o->device_bytes, m) != 0 ? -1 : refuse_device(o, workers, m);
+    return compute_read_bytes(getenv, &o->device_bytes, m) != 0 ||
+                   compute_read_keys(getenv, o->device_bytes, &o->device_keys, m) != 0
+               ? -1
+               : refuse_device(o, workers, m);
 }
 
 int run_options_check(run_options *o, uint32_t workers, const flag_set *set, int argc,

@@ -21,6 +21,7 @@ typedef struct run_options {
     uint32_t compute;                          /* uvcc_cpu_mode, or RUN_COMPUTE_GPU */
     uint32_t device;                           /* of RUN_COMPUTE_GPU; CARD_BY_RANK: not given */
     uint64_t device_bytes;                     /* that a session may take of it; 0: no limit */
+    uint64_t device_keys;                      /* of these for keys ahead of use */
     uint32_t backend;                          /* uvcc_cpu_backend, of the CPU's modes */
     uint32_t parties;                          /* run_parties */
     uint64_t seed, compute_seed, fault_seed;
@@ -30,9 +31,9 @@ typedef struct run_options {
 
 /* Whether packets are lost, doubled, reordered or changed. */
 bool run_options_calm(const run_options *o);
-/* What the environment says of compute, device and device_bytes where the options did not: `said`
- * is whether --compute was given, `workers` how many each party has in this process. 0, or -1 and
- * one line in the message. */
+/* What the environment says of compute, device, device_bytes and device_keys where the options did
+ * not: `said` is whether --compute was given, `workers` how many each party has in this process. 0,
+ * or -1 and one line in the message. */
 int run_options_compute(run_options *o, bool said, uint32_t workers, const flag_message *m);
 /* Does that, and refuses options of these that do nothing beside the others; as
  * flags_refuse_idle(). */

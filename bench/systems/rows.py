@@ -31,11 +31,11 @@ def row(run, model, hardware, **more):
         "d_model": model.get("d_model", 0), "n_bits": model.get("n_bits"), "frac_bits": more.get("frac_bits", 12),
         "hardware": hardware, "timing": timing,
         "communication": {"online_bytes": None, "preproc_bytes": None, "rounds": None, **more.get("communication", {})},
-        "fss": {"num_jobs": None, "num_flushes": None, "key_bytes": None, "aes_calls": None, **more.get("fss", {})},
+        "fss": {"num_jobs": None, "num_flushes": None, "key_bytes": None, "key_bytes_gathered": None, "aes_calls": None, **more.get("fss", {})},
         "memory": {"max_gpu_bytes": None, "max_rss_bytes": None, **more.get("memory", {})},
         "threads": more.get("threads", 1), "nonlinear_breakdown": more.get("breakdown", {}),
         "config_flags": {"eff_bits": None, "ragged_pack": None, "fusion": None, "whole": False, "fold": False, "audit": False,
-                         "one_device_each": False, "keys_ahead_mib": None, "mode": None, "weights": "secret",
+                         "one_device_each": False, "keys_ahead_mib": None, "keys_gathered_mib": None, "mode": None, "weights": "secret",
                          "ring_bits": 64, "value_bits": None, "inner_bits": None, **more.get("flags", {})},
         "command": more["command"], "commit": more.get("commit"), "notes": more.get("notes", ""),
     }

@@ -61,6 +61,41 @@ static void sizes(void **state) {
     }
 }
 
+/* A part of what a session may take of the device, or 256 MiB. */
+static void keys(void **state) {
+    (void)state;
+    char text[256];
+    const flag_message m = {text, sizeof text};
+    const uint64_t gib = UINT64_C(1) << 30;
+    static const struct {
+        const char *text;
+        uint64_t device, bytes;
+    } good[] = {{NULL, 0, 256 << 20},
+                {"", 0, 256 << 20},
+                {NULL, UINT64_C(4) << 30, 256 << 20},
+                {NULL, 8 << 20, 1 << 20},
+                {"0", 0, 0},
+                {"0", 1 << 20, 0},
+                {"3GiB", 0, UINT64_C(3) << 30},
+                {"8MiB", 8 << 20, 8 << 20}};
+    static const char *const bad[] = {"-1", "all", "1gib", "2GiB"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        uint64_t bytes = 7;
+        value = good[i].text;
+        if (compute_read_keys(look_up, good[i].device, &bytes, &m) != 0)
+            fail_msg("%s", text);
+        assert_int_equal(bytes, good[i].bytes);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        uint64_t bytes = 7;
+        value = bad[i];
+        assert_int_equal(compute_read_keys(look_up, gib, &bytes, &m), -1);
+        assert_non_null(strstr(text, bad[i]));
+        assert_non_null(strstr(text, "UVCC_GPU_KEYS_BYTES="));
+        assert_int_equal(bytes, 7);
+    }
+}
+
 static void what_is_not_set_stays(void **state) {
     (void)state;
     char text[256];
@@ -222,6 +257,7 @@ int main(int argc, char **argv) {
         return 2;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes),
+        cmocka_unit_test(keys),
         cmocka_unit_test(what_is_not_set_stays),
         cmocka_unit_test(devices_and_wishes),
         cmocka_unit_test(options_of_a_run),

@@ -24,6 +24,7 @@ typedef struct bench_options {
     uint32_t public_weights; /* 0: secret */
     uint32_t threads, streams;
     uint32_t keys_ahead;    /* MiB that each party deals ahead for each peer; 0: all of a pass */
+    uint32_t keys_gathered; /* MiB for keys that came, of each party, ahead of use */
     uint32_t layers, width; /* 0: not given */
     uint32_t mode;          /* uvcc_model_mode */
     uint32_t frac_bits, value_bits, weight_bits; /* 0: not given */

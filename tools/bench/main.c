@@ -32,7 +32,7 @@ static const flag options[] = {
     RUN_DEVICE_FLAG(AT(run.device)),
     {"spread", NULL, FLAG_SWITCH, AT(spread), 0, 0, NULL,
      "a device for each party: that of --device and the two after it"},
-    {"streams", "N", FLAG_COUNT, AT(streams), 1, 16, NULL, "jobs at a time on a device (4)"},
+    {"streams", "N", FLAG_COUNT, AT(streams), 1, 16, NULL, "jobs at a time on a device (6)"},
     {"trust", NULL, FLAG_SWITCH, AT(trust), 0, 0, NULL,
      "the device's executor does not look operands up"},
     {"seq-len", "L", FLAG_COUNT, AT(seq_len), 1, 65536, NULL, "tokens of a sequence (128)"},
@@ -49,6 +49,9 @@ static const flag options[] = {
      "keys dealt before the input is there, of each party for each peer, where memory does not "
      "hold "
      "all; the others are then dealt online (all)"},
+    {"keys-gathered", "MIB", FLAG_COUNT, AT(keys_gathered), 0, 1048576, NULL,
+     "memory of each party for keys that lie with its tensors, on the device, ahead of their use "
+     "(UVCC_GPU_KEYS_BYTES; 0 on the CPU)"},
     {"layers", "N", FLAG_COUNT, AT(layers), 1, 200, NULL, "only so many (the model's)"},
     {"whole", NULL, FLAG_SWITCH, AT(whole), 0, 0, NULL,
      "with embedding and head: numbers of tokens in, logits of the last one or pooled rows out"},
@@ -152,6 +155,8 @@ static int parse(bench_options *o, int argc, char *const *argv, const flag_messa
     o->run.compute = o->backend == 1 ? RUN_COMPUTE_GPU : UVCC_CPU_THREADS;
     if (run_options_compute(&o->run, flags_given(&set, argc, argv, "backend"), 1, m) != 0)
         return -1;
+    if (flags_given(&set, argc, argv, "keys-gathered"))
+        o->run.device_keys = (uint64_t)o->keys_gathered << 20;
     const int rc = check(o, argc, argv, m);
     o->width = o->width != 0 ? o->width : 768;
     return rc;
@@ -189,7 +194,7 @@ static int check_memory(const subject *s, const subject_cost *c) {
         return report_error(EXIT_BAD_INPUT,
                             "%s needs about %.1f GB of a device for each party, more than "
                             "UVCC_GPU_BYTES, %.1f GB: raise it, or give a smaller --seq-len, "
-                            "--batch-size or --layers",
+                            "--batch-size, --layers or --keys-gathered",
                             s->name, 1e-9 * (double)one, 1e-9 * (double)limit);
     return EXIT_DONE;
 }

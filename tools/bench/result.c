@@ -44,9 +44,11 @@ uint64_t result_host_bytes(const subject *s, const subject_cost *c) {
            ((uint64_t)64 << 20);
 }
 
-/* Those of one device. */
+/* Those of one device, and keys ahead of their use. */
 uint64_t result_device_bytes(const subject *s, const subject_cost *c) {
-    return on_gpu(s) ? (s->o->spread ? 1 : 3) * c->tensor_bytes : 0;
+    const uint64_t keys = c->key_bytes / 3, room = s->o->run.device_keys;
+    const uint64_t one = c->tensor_bytes + (keys < room ? keys : room);
+    return on_gpu(s) ? (s->o->spread ? 1 : 3) * one : 0;
 }
 
 /* ---- JSON ---- */
@@ -85,9 +87,10 @@ static json_t *communication(const result *r) {
 static json_t *fss(const result *r) {
     const figures *f = r->f;
     const bool ran = f != NULL;
-    return json_pack("{s:o, s:o, s:I, s:o}", "num_jobs", whole(ran, ran ? f->jobs : 0),
+    return json_pack("{s:o, s:o, s:I, s:o, s:o}", "num_jobs", whole(ran, ran ? f->jobs : 0),
                      "num_flushes", whole(ran, ran ? f->flushes : 0), "key_bytes",
-                     (json_int_t)r->cost->key_bytes, "aes_calls",
+                     (json_int_t)r->cost->key_bytes, "key_bytes_gathered",
+                     whole(ran, ran ? f->gathered_bytes : 0), "aes_calls",
                      whole(ran, ran ? (uint64_t)f->aes_calls : 0));
 }
 
@@ -110,11 +113,12 @@ static json_t *breakdown(const result *r) {
 static json_t *flags_of(const subject *s) {
     static const char *const modes[] = {"fast", "exact", "exact-dcf"};
     const bench_options *o = s->o;
-    return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:o, s:s, s:s, s:i, s:i, s:i}",
+    return json_pack("{s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:o, s:f, s:s, s:s, s:i, s:i, s:i}",
                      "eff_bits", !o->no_eff_bits, "ragged_pack", !o->no_ragged_pack, "fusion",
                      !o->no_fusion, "whole", o->whole, "fold", o->fold, "audit", o->audit,
                      "one_device_each", o->spread, "keys_ahead_mib",
-                     whole(o->keys_ahead != 0, o->keys_ahead), "mode", modes[o->mode], "weights",
+                     whole(o->keys_ahead != 0, o->keys_ahead), "keys_gathered_mib",
+                     (double)o->run.device_keys / (1 << 20), "mode", modes[o->mode], "weights",
                      o->public_weights != 0 ? "public" : "secret", "ring_bits", RING_BITS,
                      "value_bits", (int)s->value_bits, "inner_bits", (int)s->inner_bits);
 }
@@ -134,6 +138,9 @@ static void notes(const result *r, char *to, size_t cap) {
     if (o->keys_ahead != 0)
         SAY("; %u MiB of keys at most are dealt ahead for each peer, the others online",
             o->keys_ahead);
+    if (r->f != NULL && r->f->gathered_bytes != 0)
+        SAY("; %.4g MB of keys lay %s before the input was there",
+            1e-6 * (double)r->f->gathered_bytes, on_gpu(r->s) ? "on devices" : "with tensors");
     if (r->f != NULL && r->f->checked)
         SAY("; the output is what plaintext gives, bit for bit");
     if (r->load >= 0)
@@ -213,10 +220,12 @@ void result_show(const result *r, FILE *to) {
         (void)snprintf(spread, sizeof spread, "%.2g", deviation(f->online_s, f->iters));
     (void)fprintf(to,
                   "online       %.4g s, deviation %s, of %u passes\n"
-                  "keys         dealt in %.4g s; %.4g s of processor time a pass, online and keys\n"
+                  "keys         dealt in %.4g s; %.4g MB lay %s before the input was there\n"
+                  "processor    %.4g s a pass, online and keys\n"
                   "bytes        %.4g MB online, %.4g MB of keys, all parties; %" PRIu64 " rounds\n"
                   "jobs         %" PRIu64 ", %" PRIu64 " messages, %.4g AES calls of keys\n",
                   mean(f->online_s, f->iters), spread, f->iters, mean(f->preproc_s, f->iters),
+                  1e-6 * (double)f->gathered_bytes, on_gpu(s) ? "on devices" : "with tensors",
                   f->processor_s, 1e-6 * (double)f->online_bytes, 1e-6 * (double)f->preproc_bytes,
                   f->rounds, f->jobs, f->flushes, f->aes_calls);
     (void)fprintf(to, "memory       %.4g GB of the process", 1e-9 * (double)f->rss_bytes);

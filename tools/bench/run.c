@@ -40,6 +40,7 @@ typedef struct run {
     bool given;
     atomic_uint ready, finished;
     unsigned until_ready, until_finished;
+    uint64_t gathered; /* when the input was given */
     double began, keys_done;
 } run;
 
@@ -149,6 +150,17 @@ static int hear(void *user, unsigned p, bool *moved) {
                : 0;
 }
 
+/* Keys of all parties that lie with tensors already. */
+static uint64_t gathered_of(const run *r) {
+    uint64_t sum = 0;
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        uvcc_session_stats st;
+        uvcc_session_get_stats(r->party[p].session, &st);
+        sum += st.keys_gathered_bytes;
+    }
+    return sum;
+}
+
 /* All that can be done without the input is done. */
 static int idle(void *user) {
     run *r = user;
@@ -157,6 +169,7 @@ static int idle(void *user) {
     r->given = true;
     r->keys_done = now();
     const bool measured = r->step >= r->o->warmup;
+    r->gathered = gathered_of(r);
     for (unsigned p = 0; p < UVCC_PARTIES && measured; p++)
         watch_times(&r->party[p].watch, true);
     const int rc = uvcc_session_input(r->party[0].session, r->step, UVCC_MODEL_IN_X, r->s->x,
@@ -231,6 +244,7 @@ static int open_party(run *r, unsigned p) {
     c.random = uvcc_seeded(&me->random, r->o->run.seed, p);
     c.checks.audit_off = !r->o->audit;
     c.limits.keys_ahead_bytes = r->keys_bytes;
+    c.limits.keys_gathered_bytes = r->o->run.device_keys;
     if (r->o->keys_ahead == 0) /* all of a step's are on their way at a time */
         c.links.frame_bytes = FRAME_BYTES;
     c.links.rx_keys_bytes = c.links.tx_keys_bytes = r->keys_bytes;
@@ -427,6 +441,7 @@ static int measure(run *r, figures *out) {
         if (status != EXIT_DONE)
             break;
         if (r->step++ >= r->o->warmup) {
+            out->gathered_bytes = r->gathered;
             out->preproc_s[out->iters] = r->keys_done - r->began;
             out->online_s[out->iters++] = now() - r->keys_done;
             after = stats_of(r);

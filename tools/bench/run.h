@@ -14,8 +14,9 @@ typedef struct figures {
     double load_s;
     double processor_s;                           /* a pass, of all threads */
     uint64_t online_bytes, preproc_bytes, rounds; /* a pass; bytes of all parties */
-    uint64_t jobs, flushes;        /* a pass, of all parties; flushes: messages sent */
-    double aes_calls;              /* a pass, of all parties */
+    uint64_t gathered_bytes; /* keys with tensors before the input was there: of the last pass */
+    uint64_t jobs, flushes;  /* a pass, of all parties; flushes: messages sent */
+    double aes_calls;        /* a pass, of all parties */
     uint64_t gpu_bytes, rss_bytes; /* at most; gpu_bytes: 0 on the CPU */
     uint64_t calls[FAMILIES];
     watch_time families[FAMILIES], kinds[WATCH_KINDS]; /* of all measured passes */

@@ -364,7 +364,8 @@ static int env_compute(party_config *c, config_getenv *env, const flag_message *
     if (wish != COMPUTE_CPU)
         c->compute = wish == COMPUTE_GPU ? CONFIG_GPU : CONFIG_AUTO;
     return compute_read_device(env, &c->device, m) != 0 ||
-                   compute_read_bytes(env, &c->device_bytes, m) != 0
+                   compute_read_bytes(env, &c->device_bytes, m) != 0 ||
+                   compute_read_keys(env, c->device_bytes, &c->device_keys, m) != 0
                ? -1
                : 0;
 }

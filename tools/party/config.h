@@ -65,6 +65,7 @@ typedef struct party_config {
     uint32_t compute;          /* config_compute */
     uint32_t device;           /* a CUDA device's number; CARD_BY_RANK: not given */
     uint64_t device_bytes;     /* that a worker may take of it; 0: no limit */
+    uint64_t device_keys;      /* of these for keys ahead of use */
     uint8_t sid_job[32];       /* of job.name */
     uint8_t job_hash[32];      /* of all of "job" */
 } party_config;

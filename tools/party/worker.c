@@ -242,6 +242,7 @@ static void configure(const worker *w, uvcc_config *cfg) {
     static const uint8_t suites[] = {UVCC_SUITES_ALL, UVCC_SUITE_CHACHA20_POLY1305,
                                      UVCC_SUITE_AES256_GCM};
     cfg->alloc = w->card != NULL ? card_allocator(w->card) : uvcc_host_allocator();
+    cfg->limits.keys_gathered_bytes = w->card != NULL ? c->device_keys : 0;
     cfg->random = uvcc_host_random();
     cfg->log = (uvcc_logger){write_log, &p->worker[w - p->worker]};
     cfg->identity.party = (uint8_t)c->party;
