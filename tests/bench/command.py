@@ -39,6 +39,9 @@ def counts():
     r = row(micro + "compare")
     check("AES calls of a comparison", r["fss"]["aes_calls"] == n * (4 * 12 + 2 + 2 * 13))
     check("bytes of its keys", r["fss"]["key_bytes"] == n * (2 * (16 * 12 + 16 + 3) + 16))
+    check("none lay with tensors before the input", r["fss"]["key_bytes_gathered"] == 0)
+    r = row(micro + "compare --keys-gathered 4")
+    check("all did, in the messages that they came in", r["fss"]["key_bytes_gathered"] == r["communication"]["preproc_bytes"])
     check("calls of it", r["nonlinear_breakdown"]["compare_calls"] == 1 and r["nonlinear_breakdown"]["gelu_calls"] == 0)
     r = row(micro + "truncate --mode exact")
     check("AES calls of an exact truncation", r["fss"]["aes_calls"] == n * (4 * 5 + 2 + 2 * 6))
@@ -68,7 +71,7 @@ def models():
     check("a model without gains too", "bit for bit" in row(f"--model {ROOT}/tests/data/models/gpt2 --seq-len 4 --n-iters 1 "
                                                             "--mode exact --check --fold")["notes"])
     digests = {next(line for line in run(f"{TINY} {how}").splitlines() if line.startswith("output"))
-               for how in ("--threads 1", "--threads 3", "--disable-fusion", "--audit")}
+               for how in ("--threads 1", "--threads 3 --keys-gathered 1", "--disable-fusion --keys-gathered 8", "--audit")}
     check("the output is the same, whatever computes", len(digests) == 1)
     r = row(f"--model {ROOT}/tests/data/models/gpt2 --seq-len 4 --n-iters 1 --mode exact-dcf --check --weights public")
     check("a checkpoint's too", "bit for bit" in r["notes"] and r["n_bits"] is None)
