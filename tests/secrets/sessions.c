@@ -35,6 +35,18 @@ WRAP(int, uvcci_aead_seal, uvcci_aead *a, uint64_t seq, const void *ad, size_t a
     return rc;
 }
 
+WRAP(void, uvcci_aead_seal_more, uvcci_aead *a, uvcci_gcm_part *part, const void *in, size_t len,
+     void *out) {
+    __real_uvcci_aead_seal_more(a, part, in, len, out);
+    publish(out, len);
+}
+
+WRAP(int, uvcci_aead_seal_end, uvcci_aead *a, uvcci_gcm_part *part, uint8_t tag[16]) {
+    const int rc = __real_uvcci_aead_seal_end(a, part, tag);
+    publish(tag, 16);
+    return rc;
+}
+
 WRAP(int, uvcci_xaead_seal, const uint8_t key[32], const uint8_t nonce[24], const void *ad,
      size_t ad_len, const void *in, size_t len, void *out) {
     const int rc = __real_uvcci_xaead_seal(key, nonce, ad, ad_len, in, len, out);
