@@ -511,6 +511,15 @@ static void check_cost(const json_t *j) {
     assert_int_equal(rounds, test_u64(j, "rounds"));
 }
 
+/* Some part was under way for as long as their sum says, divided by how many at a time. */
+static void check_overlap(const json_t *j) {
+    const json_t *o = json_object_get(j, "overlap");
+    const double at = json_number_value(json_object_get(o, "at_the_same_time"));
+    assert_true(json_number_value(json_object_get(o, "fss_s")) > 0);
+    assert_true(json_number_value(json_object_get(o, "sessions_s")) > 0);
+    assert_true(at > 0 && at <= 7); /* parts */
+}
+
 static void write_rows(unsigned rows) {
     static char text[4096];
     size_t len = 0;
@@ -533,9 +542,11 @@ static void traces_and_profiles(void **state) {
         json_t *j = results(all);
         check_profile(j);
         check_cost(j);
+        check_overlap(j);
         json_object_del(j, "ops");
         json_object_del(j, "layers");
         json_object_del(j, "entries");
+        json_object_del(j, "overlap");
         same_results(plain, j, false, all);
         const trace_count n = trace_check("t.json");
         assert_int_equal(n.processes, 3);
