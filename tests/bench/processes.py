@@ -143,6 +143,7 @@ def refusals():
         refused(job, f"--job {job.file}", "give --party N with --job")
         refused(job, "--party 1", "without --job")
         refused(job, f"--job {d}/none --party 0", "none")
+        refused(job, f"--job {job.file} --party 0 --json {d}/../{os.path.basename(d)}/job.json", "is the file of --job, which it would")
         for text, bad in (("parties: give a list of three", {"parties": three[:2]}), ("colour", {"parties": three, "colour": 1}),
                           ("parties[1].address: give tcp:HOST:PORT or unix:PATH",
                            {"parties": [*three[:1], {"address": "udp:a:1"}, *three[:1]]}),

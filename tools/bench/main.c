@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../atomic_file.h"
 #include "../card.h"
 #include "../compute.h"
 #include "../interrupt.h"
@@ -288,6 +289,14 @@ static int run(const bench_options *o, result *r, report_json *json) {
     return status;
 }
 
+/* What is read is not written over. */
+static int check_json(const bench_options *o) {
+    const output_use read[] = {{"--job", o->job_file}, {"--hardware", o->hardware}};
+    return o->run.json == NULL
+               ? EXIT_DONE
+               : atomic_file_spares("json", o->run.json, read, sizeof read / sizeof read[0]);
+}
+
 int bench_main(int argc, char *const *argv) {
     char text[BENCH_MESSAGE_BYTES] = "";
     const flag_message m = {text, sizeof text};
@@ -315,7 +324,8 @@ int bench_main(int argc, char *const *argv) {
     r.command = line;
     r.hardware = hardware_json(o.hardware);
     interrupt_catch();
-    report_json *json = r.hardware != NULL && line != NULL ? report_json_open(o.run.json) : NULL;
+    const bool right = r.hardware != NULL && line != NULL && check_json(&o) == EXIT_DONE;
+    report_json *json = right ? report_json_open(o.run.json) : NULL;
     const int status = json != NULL ? run(&o, &r, json) : EXIT_BAD_INPUT;
     report_json_close(json);
     json_decref(r.hardware);
