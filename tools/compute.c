@@ -13,7 +13,7 @@
 
 const char compute_help[] =
     "\n"
-    "Environment: UVCC_FSS_BACKEND=cpu|gpu|auto says where jobs run if --compute does not (auto: "
+    "Environment: UVCC_FSS_BACKEND=cpu|gpu|auto says where jobs run if no option does (auto: "
     "on "
     "a CUDA device if there is one); UVCC_GPU_ID is its number if --device is not given, and "
     "UVCC_GPU_BYTES=40GiB the most that a session takes of it, UVCC_GPU_KEYS_BYTES=256MiB of that "

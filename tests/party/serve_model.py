@@ -172,10 +172,8 @@ def public(a, directory):
         assert status == 0, said
         want = s.answered(LISTS[:1], 'last', '--weights', 'public', model=s.model)
         rows = embedded(s.model, LISTS[0])
-        with open(f'{directory}/rows.safetensors', 'wb') as f:
-            head = json.dumps({'inputs_embeds': {'dtype': 'F64', 'shape': [1, len(rows), len(rows[0])],
-                                                 'data_offsets': [0, 8 * len(rows) * len(rows[0])]}}).encode()
-            f.write(struct.pack('<Q', len(head)) + head + b''.join(struct.pack(f'<{len(row)}d', *row) for row in rows))
+        save(f'{directory}/rows.safetensors', 'inputs_embeds', 'F64', [1, len(rows), len(rows[0])],
+             b''.join(struct.pack(f'<{len(row)}d', *row) for row in rows))
         got = s.answered(LISTS[:1], 'last', '--weights', 'public', asked=['--input', 'rows.safetensors'])
         assert got == want
         s.stop()
@@ -200,6 +198,13 @@ def fast(a, directory):
         s.stop()
     finally:
         s.end()
+
+
+def save(path, name, kind, shape, values):
+    """A safetensors file of one tensor."""
+    head = json.dumps({name: {'dtype': kind, 'shape': shape, 'data_offsets': [0, len(values)]}}).encode()
+    with open(path, 'wb') as f:
+        f.write(struct.pack('<Q', len(head)) + head + values)
 
 
 def embedded(model, ids):
@@ -238,14 +243,16 @@ def refusals(a, directory):
             assert (checked.returncode == 2 and words in checked.stderr) if words else checked.returncode == 0, (path, checked)
             s.config[0] = json.loads(json.dumps(s.good))
         ids = ['--ids', words_of(LISTS[:1])]
+        save(f'{directory}/longer.safetensors', 'input_ids', 'I64', [1, TOKENS + 1], struct.pack(f'<{TOKENS + 1}q', *([1] * (TOKENS + 1))))
         client = [(ids, {'model': s.model}, 'model does nothing with run.takes "one-hot"'),
                   (ids, {'features': 3}, 'features does nothing with run'),
                   (ids, {'run': None, 'model': 'x'}, 'model does nothing without run'),
                   (ids, {'run': {**s.run, 'model': None}}, 'run.model'),
                   (ids, {'run': without(s.run, 'model')}, 'run.model is missing'),
                   (ids, {'run': {**s.run, 'takes': 'hidden'}}, 'give "model", the directory'),
-                  (['--ids', '1,2,3000'], {}, 'token 3000 is not one'),
-                  (['--ids', ','.join(['1'] * 15)], {}, '--tokens 14'),
+                  (['--ids', '1,2,3000'], {}, 'uvcc client: --ids: token 3000 is not one'),
+                  (['--ids', ','.join(['1'] * 15)], {}, '--ids: run.tokens 14: there is a sequence of 15'),
+                  (['--input', 'longer.safetensors'], {}, 'has sequences of 15 tokens, but run.tokens is 14'),
                   (['--text', 'x'], {}, 'text is for models over bytes'),
                   ([*ids, '--text', 'x'], {}, 'give one of --input, --text and --ids'),
                   ([], {}, '--input FILE is missing')]

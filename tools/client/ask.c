@@ -218,7 +218,8 @@ static void why_not(const client *c, unsigned p, char out[WHY_BYTES]) {
     else if (!e->open && known && hung_up(net.why))
         (void)snprintf(out, WHY_BYTES,
                        "party %u (%s) takes no calls of this client: is its public key in "
-                       "clients.list there, and is \"job\" that job's name?",
+                       "clients.list there, is \"job\" that job's name, and does no other uvcc "
+                       "client ask with this identity now?",
                        p, net.address);
     else if (known && !net.connected)
         (void)snprintf(out, WHY_BYTES, "party %u is not connected (%s%s%s)", p, net.address,
@@ -242,13 +243,20 @@ static void who_is_missing(const client *c, const uvcc_request_state *st, char o
     }
 }
 
-/* "0 and 2" of the bits of parties. */
+static bool several(uint8_t bits) {
+    return (bits & (bits - 1)) != 0;
+}
+
+/* "party 0", "parties 0 and 2" of the bits of parties. */
 static const char *parties_of(uint8_t bits, char out[32]) {
+    const char *before = several(bits) ? "parties " : "party ";
     size_t n = 0;
     out[0] = '\0';
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
-        if ((bits >> p & 1) != 0)
-            n += (size_t)snprintf(out + n, 32 - n, "%s%u", n != 0 ? " and " : "", p);
+        if ((bits >> p & 1) != 0) {
+            n += (size_t)snprintf(out + n, 32 - n, "%s%u", before, p);
+            before = " and ";
+        }
     return out;
 }
 
@@ -269,22 +277,21 @@ static int judge(const client *c, const uvcc_request_state *st, uint64_t *wait_n
     *wait_ns = 0;
     if (st->suspects != 0)
         return report_error(EXIT_FAILED,
-                            "the answers differ in a share that two parties both have: %s %s "
+                            "the answers differ in a share that two parties both have: %s%s "
                             "sent a wrong one; nothing of it is used",
-                            (st->suspects & (st->suspects - 1)) == 0 ? "party" : "one of parties",
-                            parties_of(st->suspects, who));
+                            several(st->suspects) ? "one of " : "", parties_of(st->suspects, who));
     if ((by = who_said(st, UVCC_REQUEST_MISMATCH)) != 0)
         return report_error(
             EXIT_FAILED,
-            "the parties compared the shares of this request and they differ (party "
-            "%s says so): this program sent all three the same, so one of the "
-            "parties changed its own",
-            parties_of(by, who));
+            "the parties compared the shares of this request and they differ (%s %s so): this "
+            "program sent all three the same, so one of the parties changed its own",
+            parties_of(by, who), several(by) ? "say" : "says");
     if ((by = who_said(st, UVCC_REQUEST_REFUSED)) != 0)
-        return report_error(
-            EXIT_BAD_INPUT, "party %s refuses the request: %s of %s %s not those of job.run there",
-            parties_of(by, who), c->c->run != NULL ? "run" : "features, classes, frac_bits or rows",
-            c->c->parties.file, c->c->run != NULL ? "has members that are" : "are");
+        return report_error(EXIT_BAD_INPUT,
+                            "%s %s the request: %s of %s %s not those of job.run there",
+                            parties_of(by, who), several(by) ? "refuse" : "refuses",
+                            c->c->run != NULL ? "run" : "features, classes, frac_bits or rows",
+                            c->c->parties.file, c->c->run != NULL ? "has members that are" : "are");
     if (who_said(st, UVCC_REQUEST_BUSY) != 0)
         *wait_ns = BUSY_NS;
     return EXIT_LATER;

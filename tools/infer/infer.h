@@ -15,7 +15,9 @@ int infer_main(int argc, char *const *argv);
 
 typedef struct infer_options {
     run_options run;
-    const char *model, *input, *text, *ids, *calibrate, *to, *output;     /* NULL: not given */
+    const char *model, *input, *text, *ids, *calibrate, *to, *output; /* NULL: not given */
+    const char *agreed; /* where the number of tokens stands that all three agreed to, so that none
+                           of a file is cut off; NULL: it is this command's, --tokens */
     uint32_t tokens, threads;                                             /* 0: not given */
     uint32_t gives, mode, frac_bits, value_bits, weight_bits, inner_bits; /* bits 0: not given */
     uint32_t public_weights, weights_owner, input_owner;

@@ -127,7 +127,8 @@ static int shape(infer *f, const token_lists *t, uint32_t tokens, model_input *o
         return flag_fail(m, "%zu tokens are more than the model's %u positions", longest,
                          f->l.d.positions);
     if (tokens != 0 && tokens < longest)
-        return flag_fail(m, "--tokens %u: there is a sequence of %zu", tokens, longest);
+        return flag_fail(m, "%s %u: there is a sequence of %zu",
+                         f->o->agreed != NULL ? f->o->agreed : "--tokens", tokens, longest);
     if (n != shortest && f->l.d.causal)
         return flag_fail(m,
                          "a %s takes sequences of one length, without padding; the shortest has "
@@ -179,7 +180,7 @@ static int read_as(infer *f, uint32_t tokens, const flag_message *m) {
         return flag_fail(m, "there are no embeddings here: give a file that ends in .safetensors, "
                             "with inputs_embeds");
     if (o->input != NULL && ends_in(o->input, ".safetensors"))
-        return input_read(&f->p.in, o->input, &f->l.w, tokens, m);
+        return input_read(&f->p.in, o->input, &f->l.w, o->agreed != NULL ? 0 : tokens, m);
     if (o->text != NULL)
         rc = take_text(f, "--text", o->text, strlen(o->text), false, &t, m);
     else if (o->ids != NULL)

@@ -203,14 +203,29 @@ int pass_read_model(pass *v) {
     return weight_room(v);
 }
 
+/* What begins with an option of `uvcc infer` has that name here: the place's own, or a member of
+ * it.
+ */
+static int refuse_input(const char *place, const char *text) {
+    const bool option = strncmp(text, "--", 2) == 0, of_option = strncmp(place, "--", 2) == 0;
+    if (option && of_option)
+        return report_error(EXIT_BAD_INPUT, "%s", text);
+    return report_error(EXIT_BAD_INPUT, "%s%s%s", place, option ? "." : ": ",
+                        option ? text + 2 : text);
+}
+
 int pass_read_input(pass *v, const char *place) {
-    char text[MESSAGE_BYTES] = "";
+    char text[MESSAGE_BYTES] = "", agreed[sizeof "job.run.tokens"];
     const flag_message m = {text, sizeof text};
     model_input *in = &v->f.p.in;
+    (void)snprintf(agreed, sizeof agreed, "%s.tokens", v->where);
     v->o.tokens = v->run.padding ? v->run.tokens : 0;
+    v->o.agreed = agreed;
     *in = (model_input){0};
-    if (infer_read_input(&v->f, &m) != 0)
-        return report_error(EXIT_BAD_INPUT, "%s: %s", place, text);
+    const int rc = infer_read_input(&v->f, &m);
+    v->o.agreed = NULL;
+    if (rc != 0)
+        return refuse_input(place, text);
     if (in->tokens != v->run.tokens)
         return report_error(EXIT_BAD_INPUT,
                             "%s: has sequences of %u tokens, but %s.tokens is %u; it is the same "
