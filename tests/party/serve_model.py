@@ -181,6 +181,28 @@ def public(a, directory):
         s.end()
 
 
+def copies(a, directory):
+    """Public weights of which one party has others: no request is served, and all are told where to look."""
+    s = Service(a, 'bert_labels', directory, padding=True, gives='labels', weights='public')
+    try:
+        shutil.copytree(s.model, f'{directory}/other')
+        with open(f'{directory}/other/model.safetensors', 'r+b') as f:
+            head = json.loads(f.read(struct.unpack('<Q', f.read(8))[0]))
+            at = f.tell() + head['classifier.weight']['data_offsets'][0]
+            f.seek(at)
+            least = f.read(1)[0]
+            f.seek(at)
+            f.write(bytes([least ^ 1]))
+        s.config[2]['data']['model'] = 'other'
+        s.write(2)
+        s.start_all()
+        codes = s.finish()
+        said = [s.parties[p].err for p in range(3)]
+        assert codes == [1, 1, 1] and all('compare the files of data.model' in err for err in said), (codes, said)
+    finally:
+        s.end()
+
+
 def fast(a, directory):
     """Mode fast, several requests one after the other: as near to the exact mode as its roundings are. What a step takes is
     known beforehand."""
@@ -280,7 +302,7 @@ def changed(config, path, value):
     return copy
 
 
-CASES = [secret, batches, public, fast, refusals]
+CASES = [secret, batches, public, copies, fast, refusals]
 
 
 def main():

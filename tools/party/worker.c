@@ -92,6 +92,20 @@ static void on_mismatch(party *p, const uvcc_event *e) {
                   advice);
 }
 
+/* What a person can look at where the parties' public weights are not the same: the session knows
+ * them as values alone. Who does not see that himself hears of it from a peer, or that a peer
+ * heard. */
+static const char *public_weights(const party *p, const uvcc_event *e) {
+    const char *known = json_string_value(json_object_get(p->c.run, "weights"));
+    const char *of = e->reason == UVCC_ABORT_PEER && e->text != NULL ? e->text : "";
+    if (known == NULL || strcmp(known, "public") != 0 ||
+        (e->reason != UVCC_ABORT_STEP && strcmp(of, uvcc_abort_text(UVCC_ABORT_STEP)) != 0 &&
+         strcmp(of, uvcc_abort_text(UVCC_ABORT_PEER)) != 0))
+        return NULL;
+    return "with run.weights \"public\" all three parties need the same checkpoint: compare the "
+           "files of data.model, by sha256sum";
+}
+
 static void on_aborted(worker *w, const uvcc_event *e, uint64_t now) {
     party *p = w->party;
     char place[48];
@@ -114,6 +128,8 @@ static void on_aborted(worker *w, const uvcc_event *e, uint64_t now) {
         why = room;
     } else if (why == NULL && e->reason == UVCC_ABORT_JOB && *card_trouble(w->card) != '\0') {
         why = card_trouble(w->card);
+    } else if (why == NULL && w->finished == 0) {
+        why = public_weights(p, e);
     }
     party_fail(p, report_error(EXIT_FAILED, "%s stopped: %s%s%s%s%s", place,
                                uvcc_abort_text(e->reason), e->text != NULL ? ": " : "",
