@@ -300,7 +300,7 @@ static void test_refusals(void **state) {
     refused_of("gpt2", "", "--data FILE is missing");
     refused_of("gpt2", "--data nofile", "nofile");
     refused_of("gpt2", "--data none.safetensors", "has no input_ids");
-    refused_of("gpt2", "--data odd.safetensors", "label -1 of row 0");
+    refused_of("gpt2", "--data odd.safetensors", "label -1 of row 1");
     refused_of("gpt2", "--data far.safetensors --method full --batch 2", "97 is not one of");
     refused_of("gpt2", "--data next.safetensors", "has no labels to learn");
     refused_of("gpt2", "--data next.safetensors --method lora --labels 2", "--labels does nothing");

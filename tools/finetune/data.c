@@ -18,7 +18,7 @@ static int take_labels(ft_data *d, const ft_options *o, const st_tensor *t, cons
         const int64_t v = st_integer(t, i);
         if (v < 0 || v >= LABELS_MAX || (o->labels != 0 && v >= (int64_t)o->labels))
             return flag_fail(m, "%s: label %lld of row %u is not one of 0 to %u", o->data,
-                             (long long)v, i, (o->labels != 0 ? o->labels : LABELS_MAX) - 1);
+                             (long long)v, i + 1, (o->labels != 0 ? o->labels : LABELS_MAX) - 1);
         d->target[i] = v;
         d->labels = (uint32_t)v >= d->labels ? (uint32_t)v + 1 : d->labels;
     }
