@@ -158,4 +158,12 @@ static inline uvcc_random fuzz_random(fuzz_rng *r) {
     return (uvcc_random){.fill = fuzz_rng_fill, .user = r};
 }
 
+/* Pieces that a host would share among threads, in another order than asked for. */
+static inline void fuzz_backwards(void *user, void (*item)(void *arg, uint32_t i), void *arg,
+                                  uint32_t count) {
+    (void)user;
+    while (count != 0)
+        item(arg, --count);
+}
+
 #endif

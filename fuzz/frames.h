@@ -52,6 +52,7 @@ static inline bool fuzz_link_begin(fuzz_link *f, fuzz_in *in) {
     cfg.me = FUZZ_ME;
     cfg.peer = FUZZ_PEER;
     cfg.datagram = f->datagram;
+    cfg.parallel.run = fuzz_backwards;
     cfg.sid_tag = FUZZ_SID;
     static const uint32_t frames[] = {0, 256, 1000, 4096};
     static const uint64_t credits[] = {1 << 20, 3000, 100, 20 << 20};

@@ -206,7 +206,9 @@ static int hand(world *w, int i, const uint8_t *data, size_t len) {
         len -= n;
     }
     uint8_t *copy = fuzz_copy(data, len);
-    int err = uvcc_link_feed(w->n[i].l, copy, len, clock_of(w, i));
+    const uvcc_slice all = {.data = copy, .len = len};
+    int err = w->datagram ? uvcc_link_feed(w->n[i].l, copy, len, clock_of(w, i))
+                          : uvcc_link_feed_slices(w->n[i].l, &all, 1, clock_of(w, i));
     free(copy);
     return err;
 }
@@ -387,6 +389,8 @@ static bool begin(world *w, fuzz_in *in) {
         cfg.sid_tag = 0x1122334455667788u;
         static const uint32_t frames[] = {0, 256, 1000, 9000};
         cfg.frame_bytes = frames[sizes & 3];
+        cfg.parallel.run = fuzz_backwards;
+        cfg.transmit_frames = i == 0 ? 4 : 0;
         cfg.datagram_bytes = sizes & 4 ? 9000 : sizes & 3 ? 256 + 100 * (sizes & 3u) : 0;
         cfg.rx_online_bytes = sizes & 8 ? 66000 : 0;
         cfg.rx_keys_bytes = sizes & 16 ? 66000 : 0;

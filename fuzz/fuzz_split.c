@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_split.c - a byte stream means the same however it is cut: one link gets it whole, its twin
- * gets it in pieces, and both deliver the same, count the same and answer with the same bytes. The
- * stream is frames of the grammar in frames.h and raw bytes. */
+/* fuzz_split.c - a byte stream means the same however it is cut: one link gets it whole, a second
+ * one in pieces, a third one in slices, of which it opens frames side by side; all deliver the
+ * same, count the same and answer with the same bytes. The stream is frames of the grammar in
+ * frames.h and raw bytes. */
 #include "frames.h"
 
 enum { STREAM_MAX = 400000, FRAMES_MAX = 60, DELIVERED_MAX = 256, OUT_MAX = 1 << 20 };
@@ -16,8 +17,18 @@ typedef struct side {
     uint8_t out[OUT_MAX];
 } side;
 
-static side whole, pieces;
+static side whole, pieces, slices;
 static uint8_t stream[STREAM_MAX];
+
+/* The first ACK gives the credit without which no data frame is taken. */
+static bool begin(side *s, fuzz_in *in) {
+    uvcc_transmit t;
+    if (!fuzz_link_begin(&s->f, in))
+        return false;
+    while (uvcc_link_poll_transmit(s->f.l, &t, s->f.now) == 1)
+        FUZZ_CHECK(uvcc_link_transmit_done(s->f.l, t.id, t.total, s->f.now) == 0);
+    return true;
+}
 
 static void finish(side *s) {
     fuzz_link *f = &s->f;
@@ -54,13 +65,43 @@ static void finish(side *s) {
     fuzz_link_check(f);
 }
 
+static void compare(const side *other) {
+    uvcc_link_stats a, b;
+    FUZZ_CHECK(whole.err == other->err);
+    FUZZ_CHECK(whole.delivered == other->delivered);
+    FUZZ_CHECK(memcmp(whole.what, other->what, whole.delivered * sizeof whole.what[0]) == 0);
+    FUZZ_CHECK(memcmp(whole.digest, other->digest, sizeof whole.digest) == 0);
+    FUZZ_CHECK(whole.out_len == other->out_len &&
+               memcmp(whole.out, other->out, whole.out_len) == 0);
+    uvcc_link_get_stats(whole.f.l, &a);
+    uvcc_link_get_stats(other->f.l, &b);
+    FUZZ_CHECK(whole.err != 0 ||
+               a.frames_rx == b.frames_rx); /* the frame that broke it may count */
+    FUZZ_CHECK(a.duplicates == b.duplicates && a.refused == b.refused && a.foreign == b.foreign &&
+               a.stale_run == b.stale_run);
+    const char *va = uvcc_link_violation(whole.f.l), *vb = uvcc_link_violation(other->f.l);
+    FUZZ_CHECK((va == NULL) == (vb == NULL) && (va == NULL || strcmp(va, vb) == 0));
+}
+
+/* In two slices, or in one. */
+static void feed_slices(size_t len, bool in_one, uint64_t r) {
+    fuzz_link *f = &slices.f;
+    const size_t first = in_one || len == 0 ? 0 : r % len;
+    uint8_t *one = fuzz_copy(stream, first), *two = fuzz_copy(stream + first, len - first);
+    const uvcc_slice s[2] = {{.data = one, .len = first}, {.data = two, .len = len - first}};
+    slices.err = f->datagram ? 0 : uvcc_link_feed_slices(f->l, s, 2, f->now);
+    free(one);
+    free(two);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    fuzz_in in = {data, size}, twin = in;
-    if (size < 3 || !fuzz_link_begin(&whole.f, &in))
+    fuzz_in in = {data, size}, twin = in, third = in;
+    if (size < 3 || !begin(&whole, &in))
         return 0;
-    FUZZ_CHECK(fuzz_link_begin(&pieces.f, &twin));
+    FUZZ_CHECK(begin(&pieces, &twin) && begin(&slices, &third));
     uint64_t cuts = fuzz_u8(&in);
     unsigned mode = (unsigned)cuts & 3;
+    const bool in_one = (cuts & 4) != 0;
     size_t len = 0;
     for (int i = 0; i < FRAMES_MAX && in.left != 0 && !whole.f.datagram; i++) {
         uint8_t op = fuzz_u8(&in);
@@ -97,24 +138,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         pieces.err = uvcc_link_feed(pieces.f.l, copy, n, pieces.f.now);
         free(copy);
     }
-    FUZZ_CHECK(whole.err == pieces.err && (whole.err == 0 || whole.err == UVCC_ERR_STREAM_BROKEN));
+    feed_slices(len, in_one, fuzz_next(&cuts));
+    FUZZ_CHECK(whole.err == 0 || whole.err == UVCC_ERR_STREAM_BROKEN);
     finish(&whole);
     finish(&pieces);
-    FUZZ_CHECK(whole.delivered == pieces.delivered);
-    FUZZ_CHECK(memcmp(whole.what, pieces.what, whole.delivered * sizeof whole.what[0]) == 0);
-    FUZZ_CHECK(memcmp(whole.digest, pieces.digest, sizeof whole.digest) == 0);
-    FUZZ_CHECK(whole.out_len == pieces.out_len &&
-               memcmp(whole.out, pieces.out, whole.out_len) == 0);
-    uvcc_link_stats a, b;
-    uvcc_link_get_stats(whole.f.l, &a);
-    uvcc_link_get_stats(pieces.f.l, &b);
-    FUZZ_CHECK(whole.err != 0 ||
-               a.frames_rx == b.frames_rx); /* the frame that broke it may count */
-    FUZZ_CHECK(a.duplicates == b.duplicates && a.refused == b.refused && a.foreign == b.foreign &&
-               a.stale_run == b.stale_run);
-    const char *va = uvcc_link_violation(whole.f.l), *vb = uvcc_link_violation(pieces.f.l);
-    FUZZ_CHECK((va == NULL) == (vb == NULL) && (va == NULL || strcmp(va, vb) == 0));
+    finish(&slices);
+    compare(&pieces);
+    compare(&slices);
     fuzz_link_end(&whole.f);
     fuzz_link_end(&pieces.f);
+    fuzz_link_end(&slices.f);
     return 0;
 }

@@ -441,6 +441,7 @@ static inline void begin(world *w, uint8_t how) {
         c.cookie = 100u + i;
         c.resume.checkpoint_every = how >> 5 & 1;
         c.limits.jobs_max = how & 64 ? 4 : 0;
+        c.limits.keys_gathered_bytes = i == 0 ? 0 : i == 1 ? 4096 : 1 << 20;
         c.resume.next_run = how & 128 ? (1u << 24) - 1 : 0;
         memset(c.identity.sid_job, 5, 32);
         memset(c.identity.sign_seed, 0x40 + i, 32);

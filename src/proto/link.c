@@ -349,6 +349,9 @@ int uvcci_link_feed_some(uvcc_link *l, uvcci_slices *from, uint64_t now) {
 int uvcc_link_feed_slices(uvcc_link *l, const uvcc_slice *slices, uint32_t count, uint64_t now) {
     if (l == NULL || (slices == NULL && count != 0) || l->cfg.datagram)
         return UVCC_ERR_USAGE;
+    for (uint32_t i = 0; i < count; i++)
+        if (slices[i].data == NULL && slices[i].len != 0)
+            return UVCC_ERR_USAGE;
     const uint8_t *data;
     uvcci_slices from = {.at = slices, .count = count};
     int err = 0;

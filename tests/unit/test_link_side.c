@@ -416,6 +416,12 @@ static void refused(void **state) {
     assert_int_equal(uvcc_link_feed_slices(NULL, NULL, 0, 0), UVCC_ERR_USAGE);
     assert_int_equal(uvcc_link_feed_slices(f.l, NULL, 1, f.now), UVCC_ERR_USAGE);
     assert_int_equal(uvcc_link_feed_slices(f.l, NULL, 0, f.now), 0);
+    const uvcc_slice nowhere[2] = {{.data = stream, .len = 1}, {.data = NULL, .len = 1}};
+    uvcc_link_stats before, after;
+    uvcc_link_get_stats(f.l, &before);
+    assert_int_equal(uvcc_link_feed_slices(f.l, nowhere, 2, f.now), UVCC_ERR_USAGE);
+    uvcc_link_get_stats(f.l, &after);
+    assert_int_equal(after.bytes_rx, before.bytes_rx);
     end(&f);
 }
 

@@ -208,6 +208,40 @@ static void test_too_early(void **state) {
     assert_int_equal(mem.live_blocks, 0);
 }
 
+static void drop_record(void *user, const uint8_t *bytes, size_t len) {
+    (void)user, (void)bytes, (void)len;
+}
+
+/* Slices are refused before any of them is fed, with the same words whether a recorder hears of it
+ * or not: datagrams have none, and none is nowhere. */
+static void test_slices(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uint64_t seed = 1;
+    uvcc_program *p = relu_program(&mem);
+    for (unsigned k = 0; k < 4; k++) {
+        uvcc_config c = triangle_config_alone(&mem, &seed);
+        const uint8_t peer = (uint8_t)((c.identity.party + 1u) % 3u), byte[100] = {1};
+        const uvcc_slice some[2] = {{.data = byte, .len = sizeof byte}, {.data = NULL, .len = 1}};
+        uvcc_session *s;
+        c.links.datagram = (k & 1) != 0;
+        if ((k & 2) != 0)
+            c.record.write = drop_record;
+        assert_int_equal(uvcc_session_new(&s, &c), 0);
+        assert_int_equal(uvcc_session_load_program(s, p), 0);
+        assert_int_equal(uvcc_session_start(s, 0), 0);
+        REFUSES(s, UVCC_ERR_USAGE, "no peer of party",
+                uvcc_session_feed_slices(s, c.identity.party, some, 0, 0));
+        if (c.links.datagram)
+            REFUSES(s, UVCC_ERR_USAGE, "datagrams", uvcc_session_feed_slices(s, peer, some, 1, 0));
+        else
+            REFUSES(s, UVCC_ERR_USAGE, "no data", uvcc_session_feed_slices(s, peer, some, 2, 0));
+        uvcc_session_free(s);
+    }
+    uvcc_program_free(p);
+    assert_int_equal(mem.live_blocks, 0);
+}
+
 /* AGAIN is what an event will change; a number that no event will make right is not. */
 static void test_step_numbers(void **state) {
     (void)state;
@@ -445,11 +479,12 @@ static void test_host_random(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_within),         cmocka_unit_test(test_input_outside),
-        cmocka_unit_test(test_public_outside), cmocka_unit_test(test_too_early),
-        cmocka_unit_test(test_step_numbers),   cmocka_unit_test(test_config_refusals),
-        cmocka_unit_test(test_link_options),   cmocka_unit_test(test_audit_differs),
-        cmocka_unit_test(test_tensor_floor),   cmocka_unit_test(test_host_random),
+        cmocka_unit_test(test_within),          cmocka_unit_test(test_input_outside),
+        cmocka_unit_test(test_public_outside),  cmocka_unit_test(test_too_early),
+        cmocka_unit_test(test_slices),          cmocka_unit_test(test_step_numbers),
+        cmocka_unit_test(test_config_refusals), cmocka_unit_test(test_link_options),
+        cmocka_unit_test(test_audit_differs),   cmocka_unit_test(test_tensor_floor),
+        cmocka_unit_test(test_host_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

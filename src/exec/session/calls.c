@@ -282,9 +282,9 @@ int uvcc_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t
 /* A log has each place's bytes as if they had been fed, which comes to the same. */
 int uvcc_session_feed_slices(uvcc_session *s, uint8_t peer, const uvcc_slice *slices,
                              uint32_t count, uint64_t now) {
-    int rc = 0;
-    if (recording(s) == NULL || slices == NULL)
+    if (recording(s) == NULL)
         return uvcci_session_feed_slices(s, peer, slices, count, now);
+    int rc = uvcci_session_check_slices(s, peer, slices, count);
     for (uint32_t i = 0; i < count && rc == 0; i++)
         rc = uvcc_session_feed(s, peer, slices[i].data, slices[i].len, now);
     return rc;

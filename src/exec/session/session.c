@@ -211,13 +211,21 @@ static int check_placed(uvcc_session *s, uint8_t peer) {
     return rc;
 }
 
+int uvcci_session_check_slices(uvcc_session *s, uint8_t peer, const uvcc_slice *slices,
+                               uint32_t count) {
+    int rc = check_placed(s, peer);
+    if (rc == 0 && slices == NULL && count != 0)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "there are no slices, but their number is not 0");
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        rc = check_fed(s, peer, slices[i].data, slices[i].len);
+    return rc;
+}
+
 /* Frame by frame, or several of one message: what became whole goes on before more is taken. */
 int uvcci_session_feed_slices(uvcc_session *s, uint8_t peer, const uvcc_slice *slices,
                               uint32_t count, uint64_t now) {
     const uint8_t *data;
-    int rc = check_placed(s, peer);
-    if (rc == 0 && slices == NULL && count != 0)
-        rc = uvcci_refuse(s, UVCC_ERR_USAGE, "there are no slices, but their number is not 0");
+    int rc = uvcci_session_check_slices(s, peer, slices, count);
     if (rc != 0)
         return rc;
     uvcci_slices from = {.at = slices, .count = count};

@@ -11,6 +11,9 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg);
 void uvcci_session_free(uvcc_session *s);
 int uvcci_session_feed(uvcc_session *s, uint8_t peer, const uint8_t *data, size_t len,
                        uint64_t now);
+/* Whether they may be fed: nothing of them was, if not. */
+int uvcci_session_check_slices(uvcc_session *s, uint8_t peer, const uvcc_slice *slices,
+                               uint32_t count);
 int uvcci_session_feed_slices(uvcc_session *s, uint8_t peer, const uvcc_slice *slices,
                               uint32_t count, uint64_t now);
 int uvcci_session_rx_filled(uvcc_session *s, uint8_t peer, size_t n, uint64_t now);
