@@ -15,7 +15,7 @@ extern "C" {
 }
 
 /* Of threads of a block; between launches it is the host's, who makes keys by the same tables. */
-alignas(16) uint32_t aes_shared[AES_FOUR * AES_TABLE_WORDS];
+__align__(16) uint32_t aes_shared[AES_FOUR * AES_TABLE_WORDS];
 
 namespace {
 
