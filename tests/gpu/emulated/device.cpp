@@ -4,7 +4,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#ifndef __x86_64__
+#if defined(__x86_64__) && defined(__linux__)
+#define OWN_SWAP
+#else
 #include <ucontext.h>
 #endif
 
@@ -32,7 +34,7 @@ enum state { READY, AT_WARP, AT_BLOCK, DONE };
 
 /* Where a thread goes on. swapcontext() asks the kernel each time, for a mask that none of them
  * changes: that would be most of the test's time. */
-#ifdef __x86_64__
+#ifdef OWN_SWAP
 typedef void *place;
 extern "C" void emulated_swap(place *from, const place *to);
 asm(".text\nemulated_swap:\n"
