@@ -165,7 +165,7 @@ ON_BOTH uint8_t packed_byte(const uint64_t *elems, unsigned n, unsigned j) {
         0x16
 
 #ifdef __CUDACC__
-extern __shared__ uint32_t aes_shared[];
+extern __shared__ __align__(16) uint32_t aes_shared[]; /* written by words of 16 bytes */
 #endif
 /* How many tables a kernel has: all four, or 0 and 2 only, half as much memory, the others being
  * their entries turned by a byte. */

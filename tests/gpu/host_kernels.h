@@ -7,9 +7,9 @@
 
 #include "gpu/describe.h"
 
-/* Runs a job; its status. */
+/* Runs a job by what is below; its status (host_jobs.c). */
 int host_kernels_run(const uvcc_job *job);
-/* What kernels take. */
+/* What kernels take: in C (host_kernels.c), or as they are launched (emulated/). */
 void host_kernels_vec(const vec_task *t, const uvcc_step_keys *keys);
 void host_kernels_map(const map_task *t);
 void host_kernels_gemm(const product_task *t);
