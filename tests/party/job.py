@@ -3,6 +3,7 @@ import json
 import os
 import resource
 import selectors
+import signal
 import subprocess
 import time
 
@@ -193,3 +194,29 @@ def disturb(job, rng, kills, steps):
         if not job.alive(p) and job.parties[p].ended != 0:
             job.start(p)
     return done
+
+
+class Service(Job):
+    """The three parties, and clients, whose processes are in `clients`."""
+
+    def __init__(self, *words):
+        self.clients = []
+        super().__init__(*words)
+
+    def start_all(self):
+        for p in range(3):
+            self.start(p)
+
+    def stop(self):
+        """An interruption ends them in order."""
+        for p in range(3):
+            self.kill(p, signal.SIGTERM)
+        codes = self.finish()
+        assert codes == [130, 130, 130], codes
+
+    def end(self):
+        super().end()
+        for process in self.clients:
+            if process.poll() is None:
+                process.kill()
+            process.wait()

@@ -9,14 +9,13 @@ import os
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
 
-from job import Job, WAIT_S, address
+from job import Service, WAIT_S, address
 
 FEATURES, HIDDEN, CLASSES, FRAC, ROWS, SCALE = 6, 5, 3, 12, 4, 2
 RUN = {'kind': 'serve', 'features': FEATURES, 'classes': CLASSES, 'hidden': [HIDDEN], 'frac_bits': FRAC, 'rows': ROWS}
@@ -47,7 +46,7 @@ class Model:
         return row
 
 
-class Service(Job):
+class Perceptron(Service):
     """The three parties, and clients."""
 
     def __init__(self, uvcc, directory, clients=('alice', 'bob'), wait_s=2, **limits):
@@ -60,7 +59,6 @@ class Service(Job):
                    for p in range(3)}
         super().__init__(uvcc, directory, RUN, 'unix', {0: {'weights': 'weights.bin'}}, {'name': 'a service'}, changes)
         self.public = [self.keygen(f'identity-{p}.key') for p in range(3)]
-        self.clients = []
 
     def client_config(self, name, **changes):
         config = {'job': 'a service', 'identity': f'{name}.key', 'features': FEATURES, 'classes': CLASSES, 'rows': ROWS,
@@ -113,24 +111,6 @@ class Service(Job):
         """Its status and what it said; the parties are heard meanwhile, so that none stands still for a full pipe."""
         self.wait(lambda: process.poll() is not None, 'a client ends')
         return process.returncode, read(f'{process.said}.out'), read(f'{process.said}.err')
-
-    def start_all(self):
-        for p in range(3):
-            self.start(p)
-
-    def stop(self):
-        """An interruption ends them in order."""
-        for p in range(3):
-            self.kill(p, signal.SIGTERM)
-        codes = self.finish()
-        assert codes == [130, 130, 130], codes
-
-    def end(self):
-        super().end()
-        for process in self.clients:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
 
 
 def read(path):
@@ -482,7 +462,7 @@ def main():
             continue
         directory, service = tempfile.mkdtemp(), None
         try:
-            service = Service(a.uvcc, directory, **LIMITS.get(test.__name__, {}))
+            service = Perceptron(a.uvcc, directory, **LIMITS.get(test.__name__, {}))
             service.odd_client = a.odd
             test(service)
             print(f'{test.__name__}: as it should be', flush=True)

@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import struct
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import tempfile
 import traceback
 
 from infer import memory_has, read_json
-from job import Job, WAIT_S
+from job import Service, WAIT_S
 
 LISTS = [[71, 5, 88, 23, 61, 14, 96, 42, 9, 77, 30], [17, 66, 2, 91, 58, 12, 35, 84], [44, 19, 73, 50, 8, 95, 27, 60, 33]]
 TOKENS = 14
@@ -33,13 +32,12 @@ def forms(ids):
     return [words_of([ids]).encode(), *(struct.pack(f'<{len(ids)}{kind}', *ids) for kind in 'qiHB')]
 
 
-class Service(Job):
+class Transformer(Service):
     """The three parties, and a client."""
 
     def __init__(self, a, model, directory, changes=None, **run):
         self.model = f'{a.models}/{model}'
         known = [{'name': 'alice', 'key': self.made(a.uvcc, f'{directory}/alice.key')}]
-        self.clients = []
         run = {'kind': 'serve', 'model': read_json(f'{self.model}/config.json'), 'tokens': TOKENS, **NUMBERS, **run}
         owners = range(3) if run.get('weights') == 'public' else [1]
         common = {p: {'clients': {'listen': f'unix:clients-{p}.sock', 'list': known}, 'audit': f'evidence-{p}', **(changes or {})}
@@ -92,23 +90,6 @@ class Service(Job):
         assert got == want, (got, want)
         return want
 
-    def start_all(self):
-        for p in range(3):
-            self.start(p)
-
-    def stop(self):
-        for p in range(3):
-            self.kill(p, signal.SIGTERM)
-        codes = self.finish()
-        assert codes == [130, 130, 130], codes
-
-    def end(self):
-        super().end()
-        for process in self.clients:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-
     def left_behind(self, p):
         """What party p wrote and said."""
         yield 'its words', (self.parties[p].out + self.parties[p].err).encode()
@@ -122,7 +103,7 @@ class Service(Job):
 def secret(a, directory):
     """Secret weights: tokens as one-hot rows, a text and its padding. Memory, stores, evidence and logs of the parties have
     neither the tokens nor the answer; the client's memory has them, so that looking is known to find."""
-    s = Service(a, 'bert_labels', directory, padding=True, gives='labels')
+    s = Transformer(a, 'bert_labels', directory, padding=True, gives='labels')
     seen = [[], [], [], []]
 
     def look(process):
@@ -146,7 +127,7 @@ def secret(a, directory):
 
 def batches(a, directory):
     """Three texts where a request takes two; the answer for people."""
-    s = Service(a, 'bert_labels', directory, padding=True, gives='labels', sequences=2)
+    s = Transformer(a, 'bert_labels', directory, padding=True, gives='labels', sequences=2)
     try:
         s.start_all()
         s.answered(LISTS, 'labels', '--tokens', str(TOKENS))
@@ -160,7 +141,7 @@ def batches(a, directory):
 def public(a, directory):
     """Public weights: the client embeds, by its own copy of the checkpoint or somewhere else. A party that has died begins
     anew with them."""
-    s = Service(a, 'gpt2', directory, gives='last', weights='public', tokens=len(LISTS[0]))
+    s = Transformer(a, 'gpt2', directory, gives='last', weights='public', tokens=len(LISTS[0]))
     try:
         s.start(0)
         s.start(2, '--die-after-step', '1')
@@ -183,7 +164,7 @@ def public(a, directory):
 
 def copies(a, directory):
     """Public weights of which one party has others: no request is served, and all are told where to look."""
-    s = Service(a, 'bert_labels', directory, padding=True, gives='labels', weights='public')
+    s = Transformer(a, 'bert_labels', directory, padding=True, gives='labels', weights='public')
     try:
         shutil.copytree(s.model, f'{directory}/other')
         with open(f'{directory}/other/model.safetensors', 'r+b') as f:
@@ -206,7 +187,7 @@ def copies(a, directory):
 def fast(a, directory):
     """Mode fast, several requests one after the other: as near to the exact mode as its roundings are. What a step takes is
     known beforehand."""
-    s = Service(a, 'bert_labels', directory, padding=True, gives='labels', mode='fast')
+    s = Transformer(a, 'bert_labels', directory, padding=True, gives='labels', mode='fast')
     try:
         planned = subprocess.run([s.uvcc, 'plan', '--config', 'party-0.json'], cwd=directory, check=True, stdout=subprocess.PIPE,
                                  text=True).stdout
@@ -245,7 +226,7 @@ def embedded(model, ids):
 
 def refusals(a, directory):
     """What does not fit is named, at the parties before they call anybody and at the client."""
-    s = Service(a, 'bert_labels', directory, padding=True, gives='labels')
+    s = Transformer(a, 'bert_labels', directory, padding=True, gives='labels')
     try:
         party = [(['job', 'run', 'gives'], None, 'job.run.gives is missing'),
                  (['job', 'run', 'takes'], 'tokens', 'job.run.takes'),
