@@ -196,6 +196,19 @@ def disturb(job, rng, kills, steps):
     return done
 
 
+def changed(config, path, value):
+    """A copy in which one member, named by its path, is another, or is not there."""
+    copy = json.loads(json.dumps(config))
+    at = copy
+    for key in path[:-1]:
+        at = at[key]
+    if value is None:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
+    return copy
+
+
 class Service(Job):
     """The three parties, and clients, whose processes are in `clients`."""
 

@@ -15,7 +15,7 @@ import tempfile
 import time
 import traceback
 
-from job import Service, WAIT_S, address
+from job import Service, WAIT_S, address, changed
 
 FEATURES, HIDDEN, CLASSES, FRAC, ROWS, SCALE = 6, 5, 3, 12, 4, 2
 RUN = {'kind': 'serve', 'features': FEATURES, 'classes': CLASSES, 'hidden': [HIDDEN], 'frac_bits': FRAC, 'rows': ROWS}
@@ -323,19 +323,6 @@ def stuck(s):
     process = s.ask('alice', rows)
     s.answered(process, rows)
     s.stop()
-
-
-def changed(config, path, value):
-    """A copy in which one member, named by its path, is another, or is not there."""
-    copy = json.loads(json.dumps(config))
-    at = copy
-    for key in path[:-1]:
-        at = at[key]
-    if value is None:
-        del at[path[-1]]
-    else:
-        at[path[-1]] = value
-    return copy
 
 
 def wrong_party(s):

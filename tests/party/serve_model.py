@@ -16,7 +16,7 @@ import tempfile
 import traceback
 
 from infer import memory_has, read_json
-from job import Service, WAIT_S
+from job import Service, WAIT_S, changed
 
 LISTS = [[71, 5, 88, 23, 61, 14, 96, 42, 9, 77, 30], [17, 66, 2, 91, 58, 12, 35, 84], [44, 19, 73, 50, 8, 95, 27, 60, 33]]
 TOKENS = 14
@@ -268,19 +268,6 @@ def refusals(a, directory):
 
 def without(members, name):
     return {key: value for key, value in members.items() if key != name}
-
-
-def changed(config, path, value):
-    """A copy in which one member, named by its path, is another, or is not there."""
-    copy = json.loads(json.dumps(config))
-    at = copy
-    for key in path[:-1]:
-        at = at[key]
-    if value is None:
-        del at[path[-1]]
-    else:
-        at[path[-1]] = value
-    return copy
 
 
 CASES = [secret, batches, public, copies, fast, refusals]
