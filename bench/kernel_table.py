@@ -5,7 +5,7 @@
 usage: bench/kernel_table.py [--last MS] [--before MS] [--of TEXT] LIST
 
 LIST is what `nsys stats --report cuda_gpu_trace --format csv` prints of a profile of `uvcc bench --backend gpu`, or a list of
-kernels as a tool on CUPTI writes it: lines "N number name", and "K start end ... number", in nanoseconds. Prints one JSON
+kernels as bench/gpu/kernel_trace.c writes it: lines "N number name", and "K start end stream number", in nanoseconds. Prints one JSON
 object: how long the device had a kernel to run, how long all kernels took together, and each kind of kernel by its sum.
 
   --last MS     only what ran in the last MS milliseconds, such as one pass (all)

@@ -6,9 +6,9 @@
 
 #define BYTES_LEAST ((uint64_t)1 << 20)
 #define DEVICE_MAX  65535u
-/* Of keys ahead of use, unless the environment says it: what some ops of a transformer take, and no
- * more than this part of what a session may take. */
-#define KEYS_USUAL ((uint64_t)256 << 20)
+/* Of keys ahead of use, unless the environment says it: what a pass of twelve layers of width 768
+ * takes, and no more than this part of what a session may take. */
+#define KEYS_USUAL ((uint64_t)1 << 30)
 #define KEYS_PART  8
 
 const char compute_help[] =
@@ -16,7 +16,7 @@ const char compute_help[] =
     "Environment: UVCC_FSS_BACKEND=cpu|gpu|auto says where jobs run if no option does (auto: "
     "on "
     "a CUDA device if there is one); UVCC_GPU_ID is its number if --device is not given, and "
-    "UVCC_GPU_BYTES=40GiB the most that a session takes of it, UVCC_GPU_KEYS_BYTES=256MiB of that "
+    "UVCC_GPU_BYTES=40GiB the most that a session takes of it, UVCC_GPU_KEYS_BYTES=1GiB of that "
     "for keys ahead of their use.\n";
 
 int compute_read_wish(compute_getenv *env, compute_wish *out, const flag_message *m) {

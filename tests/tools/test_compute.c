@@ -63,7 +63,7 @@ static void sizes(void **state) {
     }
 }
 
-/* A part of what a session may take of the device, or 256 MiB. */
+/* A part of what a session may take of the device, or 1 GiB. */
 static void keys(void **state) {
     (void)state;
     char text[256];
@@ -72,9 +72,10 @@ static void keys(void **state) {
     static const struct {
         const char *text;
         uint64_t device, bytes;
-    } good[] = {{NULL, 0, 256 << 20},
-                {"", 0, 256 << 20},
-                {NULL, UINT64_C(4) << 30, 256 << 20},
+    } good[] = {{NULL, 0, 1 << 30},
+                {"", 0, 1 << 30},
+                {NULL, UINT64_C(16) << 30, 1 << 30},
+                {NULL, UINT64_C(4) << 30, 512 << 20},
                 {NULL, 8 << 20, 1 << 20},
                 {"0", 0, 0},
                 {"0", 1 << 20, 0},

@@ -73,7 +73,7 @@ static void print_help(void) {
         "without them SLURM_PROCID, OMPI_COMM_WORLD_RANK or RANK is the local rank.\n"
         "UVCC_FSS_BACKEND=cpu|gpu|auto says where jobs run if neither the file nor --compute "
         "does (auto: on a CUDA device if there is one); UVCC_GPU_BYTES=40GiB is the most that "
-        "a worker takes of it, UVCC_GPU_KEYS_BYTES=256MiB of that for keys ahead of their use.\n"
+        "a worker takes of it, UVCC_GPU_KEYS_BYTES=1GiB of that for keys ahead of their use.\n"
         "\n"
         "Exit status: 0 done, 1 the job failed, 2 wrong options, configuration or files, 75 "
         "start it again (a peer began anew), 130 interrupted, what was done is kept.\n");
