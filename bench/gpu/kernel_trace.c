@@ -1,12 +1,15 @@
-// SPDX-License-Identifier: Apache-2.0
-// A list of the kernels that a program's devices ran, for bench/kernel_table.py, where no Nsight Systems is:
-//
-//   UVCC_KERNEL_TRACE=list CUDA_INJECTION64_PATH=build/bench/gpu/libkernel_trace.so uvcc bench --model gpt2 --backend gpu
-//
-// CUDA loads the library when a program initialises it, and CUPTI, of the toolkit, tells it of kernels and copies. Lines of the list:
-// "N number name", "K start end stream number", in nanoseconds of CUPTI's clock; "C start end stream bytes kind" of copies; "T cupti
-// monotonic", one moment by both clocks, at the beginning and the end. Records come in buffers, so a kernel costs a microsecond or
-// two; the list is written when the program exits.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kernel_trace.c - a list of the kernels that a program's devices ran, for bench/kernel_table.py,
+ * where no Nsight Systems is:
+ *
+ *     UVCC_KERNEL_TRACE=list CUDA_INJECTION64_PATH=build/bench/gpu/libkernel_trace.so uvcc bench
+ * ...
+ *
+ * CUDA loads the library when a program initialises it, and CUPTI, of the toolkit, tells it of
+ * kernels and copies. Lines of the list: "N number name", and "K start end stream number", in
+ * nanoseconds of CUPTI's clock; "C start end stream bytes kind" of copies; "T cupti monotonic", one
+ * moment by both clocks, at the beginning and the end. Records come in buffers, so a kernel costs a
+ * microsecond or two; the list is written when the program exits. */
 #include <cupti.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -22,17 +25,16 @@ static FILE *list;
 static char *names[NAMES];
 static size_t n_names;
 
-static void write_moment(void)
-{
+static void write_moment(void) {
     uint64_t cupti = 0;
     struct timespec now;
     if (cuptiGetTimestamp(&cupti) == CUPTI_SUCCESS && clock_gettime(CLOCK_MONOTONIC, &now) == 0)
-        fprintf(list, "T %" PRIu64 " %" PRIu64 "\n", cupti, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+        fprintf(list, "T %" PRIu64 " %" PRIu64 "\n", cupti,
+                (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
 }
 
-// Few kinds of kernels have many launches, so a name is looked for from the first on.
-static size_t number_of(const char *name)
-{
+/* Few kinds of kernels have many launches, so a name is looked for from the first on. */
+static size_t number_of(const char *name) {
     size_t i = 0;
     while (i < n_names && strcmp(names[i], name) != 0)
         ++i;
@@ -43,28 +45,27 @@ static size_t number_of(const char *name)
     return i;
 }
 
-static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *size, size_t *max_records)
-{
+static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *size, size_t *max_records) {
     *buffer = aligned_alloc(8, BUFFER);
     *size = *buffer != NULL ? BUFFER : 0;
     *max_records = 0;
 }
 
-static void write_record(const CUpti_Activity *record)
-{
+static void write_record(const CUpti_Activity *record) {
     if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
         const CUpti_ActivityKernel10 *k = (const CUpti_ActivityKernel10 *)record;
         size_t number = number_of(k->name != NULL ? k->name : "?");
-        fprintf(list, "K %" PRIu64 " %" PRIu64 " %" PRIu32 " %zu\n", k->start, k->end, k->streamId, number);
+        fprintf(list, "K %" PRIu64 " %" PRIu64 " %" PRIu32 " %zu\n", k->start, k->end, k->streamId,
+                number);
     } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
         const CUpti_ActivityMemcpy6 *c = (const CUpti_ActivityMemcpy6 *)record;
-        fprintf(list, "C %" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu64 " %u\n", c->start, c->end, c->streamId, c->bytes,
-                (unsigned)c->copyKind);
+        fprintf(list, "C %" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu64 " %u\n", c->start, c->end,
+                c->streamId, c->bytes, (unsigned)c->copyKind);
     }
 }
 
-static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
-{
+static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size,
+                                 size_t valid) {
     (void)context;
     (void)stream;
     (void)size;
@@ -76,8 +77,7 @@ static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *bu
     free(buffer);
 }
 
-static void finish(void)
-{
+static void finish(void) {
     cuptiActivityFlushAll(1);
     pthread_mutex_lock(&lock);
     write_moment();
@@ -86,10 +86,9 @@ static void finish(void)
     pthread_mutex_unlock(&lock);
 }
 
-// CUDA calls it by its name; 0 would be "could not be initialised".
+/* CUDA calls it by its name; 0: it could not be initialised. */
 int InitializeInjection(void);
-int InitializeInjection(void)
-{
+int InitializeInjection(void) {
     const char *path = getenv("UVCC_KERNEL_TRACE");
     list = path != NULL ? fopen(path, "w") : NULL;
     if (list == NULL) {

@@ -125,6 +125,8 @@ static void *memory_take(void *user, size_t bytes, uvcc_mem_class cls) {
     if (atomic_load(&x->lost))
         return NULL;
     void *p = uvcci_gpu_pool_take(pool, bytes);
+    if (p == NULL && pool == &x->home.pinned)
+        p = uvcci_gpu_claim(x, bytes);
     return p != NULL ? p : ask_for_memory(x, pool, bytes);
 }
 

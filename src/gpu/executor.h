@@ -60,8 +60,9 @@ struct uvcc_gpu {
     uint64_t *cookies;                /* of all that is pending */
     uint32_t pending;
     uvcci_gpu_wipe wipe[UVCCI_GPU_WIPES]; /* of the device: before the next job is launched */
-    /* Pinned memory that came back, and is nobody's until the sweeper has wiped it: a ring, and how
-     * much was ever handed over, was wiped, and is waited for. */
+    /* Pinned memory that came back, and is nobody's until the sweeper has wiped it, or somebody
+     * claims it (0 bytes are left then): a ring, and how much was ever handed over, was wiped, and
+     * is waited for. */
     uvcci_gpu_wipe sweep[UVCCI_GPU_WIPES];
     uint64_t handed, swept, awaited;
     bool sweeps_last; /* the sweeper is to end when there is no more */
@@ -91,9 +92,11 @@ void uvcci_gpu_complete(uvcc_gpu *x, uvcci_lane *l, const uvcc_job *job, int sta
                         const char *text);
 /* The launcher's: memory of the device that a lane does not use any more. */
 void uvcci_gpu_outgrown(void *x, void *at, size_t bytes);
-/* The launcher's: all pinned memory that has come back is wiped, and can be taken; what comes
- * meanwhile is not waited for. Gives how often some had come back. */
-uint64_t uvcci_gpu_await_swept(uvcc_gpu *x);
+/* The launcher's: of the pinned memory that has come back so many pieces more are wiped, and can be
+ * taken. Gives how often some had come back, and whether some still waits. */
+uint64_t uvcci_gpu_await_swept(uvcc_gpu *x, uint64_t most, bool *more);
+/* Pinned memory that waits to be wiped, wiped here and now; NULL: none of that size does. */
+void *uvcci_gpu_claim(uvcc_gpu *x, size_t bytes);
 /* The threads. */
 void *uvcci_gpu_launcher(void *x);
 void *uvcci_gpu_watcher(void *x);

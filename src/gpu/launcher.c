@@ -79,8 +79,9 @@ static bool begin(uvcc_gpu *x, uvcci_lane *l) {
     if (e == 0 && uvcci_lane_must_grow(l)) {
         if (!end_reading(x))
             return false;
+        bool more;
         if (uvcci_lane_wants_pinned(l))
-            (void)uvcci_gpu_await_swept(x);
+            (void)uvcci_gpu_await_swept(x, UINT64_MAX, &more);
         enter_cuda(x);
         e = uvcci_lane_grow(l);
         leave_cuda(x);
@@ -177,17 +178,20 @@ void uvcci_gpu_outgrown(void *user, void *at, size_t bytes) {
     uvcci_gpu_pool_give(&x->home.device, at, bytes);
 }
 
-/* A block for who asked: one that came back and is wiped now, or what CUDA gives. Others may be
- * quicker to take either; as long as they give some back, there is more to be had. */
+/* A block for who asked: one that came back, or what CUDA gives. Others may be quicker to take
+ * either; as long as they give some back, or some waits to be wiped, there is more to be had. */
 static void *find_block(uvcc_gpu *x, uvcci_gpu_pool *pool, size_t bytes) {
     enum { DEVICE_LEFT = 256 << 20, TRIES = 64 };
     const bool pinned = pool == &x->home.pinned;
     uint64_t came = 0;
+    bool more = false;
     void *p = NULL;
     for (unsigned i = 0; i < TRIES && p == NULL && !atomic_load(&x->lost); i++) {
         const uint64_t before = came;
-        came = pinned ? uvcci_gpu_await_swept(x) : 0;
+        came = pinned ? uvcci_gpu_await_swept(x, 1, &more) : 0;
         p = uvcci_gpu_pool_take(pool, bytes);
+        if (p == NULL && pinned)
+            p = uvcci_gpu_claim(x, bytes);
         if (p != NULL)
             break;
         enter_cuda(x);
@@ -195,7 +199,7 @@ static void *find_block(uvcc_gpu *x, uvcci_gpu_pool *pool, size_t bytes) {
         leave_cuda(x);
         if (grown)
             p = uvcci_gpu_pool_take(pool, bytes);
-        else if (i != 0 && came == before)
+        else if (i != 0 && came == before && !more)
             break;
     }
     return p;

@@ -27,6 +27,11 @@ static unsigned class_of(size_t bytes, size_t *rounded) {
     return UVCCI_GPU_POOL_CLASSES;
 }
 
+bool uvcci_gpu_pool_alike(size_t a, size_t b) {
+    size_t size = 0;
+    return class_of(a, &size) == class_of(b, &size);
+}
+
 void uvcci_gpu_pool_init(uvcci_gpu_pool *p, const uvcc_allocator *records, bool pinned,
                          uint64_t limit) {
     memset(p, 0, sizeof *p);

@@ -40,6 +40,8 @@ void *uvcci_gpu_pool_take(uvcci_gpu_pool *p, size_t bytes);
 bool uvcci_gpu_pool_grow(uvcci_gpu_pool *p, size_t bytes, size_t left);
 /* With the same number of bytes as it was taken. The caller sees to it that it is wiped. */
 void uvcci_gpu_pool_give(uvcci_gpu_pool *p, void *at, size_t bytes);
+/* Blocks of both numbers of bytes are the same to the pool. */
+bool uvcci_gpu_pool_alike(size_t a, size_t b);
 /* What it has of CUDA; it never gives any back before its end. */
 uint64_t uvcci_gpu_pool_held(uvcci_gpu_pool *p);
 /* The grower: the chunk that has a byte, or NULL; valid until the pool grows. */

@@ -6,14 +6,34 @@
 
 #include "gpu/executor.h"
 
-uint64_t uvcci_gpu_await_swept(uvcc_gpu *x) {
+uint64_t uvcci_gpu_await_swept(uvcc_gpu *x, uint64_t most, bool *more) {
     (void)pthread_mutex_lock(&x->lock);
-    x->awaited = x->handed;
+    const uint64_t left = x->handed - x->swept;
+    x->awaited = x->swept + (left < most ? left : most);
     while (x->swept < x->awaited)
         (void)pthread_cond_wait(&x->news, &x->lock);
-    const uint64_t so_far = x->awaited;
+    const uint64_t so_far = x->handed;
+    *more = x->swept != so_far;
     (void)pthread_mutex_unlock(&x->lock);
     return so_far;
+}
+
+/* Not the first, which the sweeper may be wiping; of the others the last, which the cache may have.
+ */
+void *uvcci_gpu_claim(uvcc_gpu *x, size_t bytes) {
+    uvcci_gpu_wipe it = {NULL, 0};
+    (void)pthread_mutex_lock(&x->lock);
+    for (uint64_t i = x->handed; it.at == NULL && i > x->swept + 1; i--) {
+        uvcci_gpu_wipe *w = &x->sweep[(i - 1) % UVCCI_GPU_WIPES];
+        if (w->bytes == 0 || !uvcci_gpu_pool_alike(w->bytes, bytes))
+            continue;
+        it = *w;
+        w->bytes = 0;
+    }
+    (void)pthread_mutex_unlock(&x->lock);
+    if (it.at != NULL)
+        memset(it.at, 0, it.bytes);
+    return it.at;
 }
 
 /* The next one, or what says that there is none: `at` NULL, at the end. By arrival, so that nobody
@@ -39,8 +59,10 @@ static void has_wiped(uvcc_gpu *x) {
 void *uvcci_gpu_sweeper(void *arg) {
     uvcc_gpu *x = arg;
     for (uvcci_gpu_wipe it = next(x); it.at != NULL; it = next(x)) {
-        memset(it.at, 0, it.bytes);
-        uvcci_gpu_pool_give(&x->home.pinned, it.at, it.bytes);
+        if (it.bytes != 0) { /* nobody has claimed it */
+            memset(it.at, 0, it.bytes);
+            uvcci_gpu_pool_give(&x->home.pinned, it.at, it.bytes);
+        }
         has_wiped(x);
     }
     return NULL;

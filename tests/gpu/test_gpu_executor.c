@@ -447,6 +447,43 @@ static void memory_that_waits_to_be_wiped(void **state) {
     assert_int_equal(fake_pinned_bytes(), 0);
 }
 
+/* Of memory that waits to be wiped who needs some takes the last of its size, but never the first
+ * in line, which the sweeper may be at; what was taken is not wiped a second time. */
+static void memory_is_claimed(void **state) {
+    enum { COUNT = 4, BYTES = 32 << 10 };
+    static const size_t size[COUNT] = {BYTES, BYTES, BYTES, 2 * BYTES};
+    static uint8_t at[COUNT][2 * BYTES], zero[BYTES];
+    const uvcc_allocator records = card_config().alloc;
+    uvcc_gpu *x = calloc(1, sizeof *x);
+    (void)state;
+    assert_non_null(x);
+    memset(at, 7, sizeof at);
+    uvcci_gpu_pool_init(&x->home.pinned, &records, true, 0);
+    assert_int_equal(pthread_mutex_init(&x->lock, NULL), 0);
+    assert_int_equal(pthread_cond_init(&x->news, NULL), 0);
+    assert_null(uvcci_gpu_claim(x, BYTES));
+    for (x->handed = 0; x->handed < COUNT; x->handed++)
+        x->sweep[x->handed] = (uvcci_gpu_wipe){at[x->handed], size[x->handed]};
+    assert_null(uvcci_gpu_claim(x, 8 * BYTES));
+    assert_ptr_equal(uvcci_gpu_claim(x, BYTES - 1), at[2]);
+    assert_memory_equal(at[2], zero, BYTES);
+    assert_ptr_equal(uvcci_gpu_claim(x, BYTES), at[1]);
+    assert_null(uvcci_gpu_claim(x, BYTES));
+    memset(at[1], 9, BYTES);
+    x->sweeps_last = true;
+    (void)uvcci_gpu_sweeper(x);
+    assert_int_equal(x->swept, COUNT);
+    assert_int_equal(at[1][0], 9);
+    assert_ptr_equal(uvcci_gpu_pool_take(&x->home.pinned, BYTES), at[0]);
+    assert_null(uvcci_gpu_pool_take(&x->home.pinned, BYTES));
+    assert_ptr_equal(uvcci_gpu_pool_take(&x->home.pinned, 2 * BYTES), at[3]);
+    assert_memory_equal(at[0], zero, BYTES);
+    uvcci_gpu_pool_close(&x->home.pinned, false);
+    (void)pthread_cond_destroy(&x->news);
+    (void)pthread_mutex_destroy(&x->lock);
+    free(x);
+}
+
 /* A device that does not answer keeps nobody from wiping what came back before. */
 static void messages_of_a_lost_device(void **state) {
     static const uint8_t zero[MESSAGE] = {0};
@@ -565,6 +602,7 @@ int main(void) {
         cmocka_unit_test(tensors_are_zero_when_they_come_back),
         cmocka_unit_test(messages_are_zero_when_they_come_back),
         cmocka_unit_test(memory_that_waits_to_be_wiped),
+        cmocka_unit_test(memory_is_claimed),
         cmocka_unit_test(messages_of_a_lost_device),
         cmocka_unit_test(secrets_of_a_lost_device),
         cmocka_unit_test(kernels_that_never_end),
