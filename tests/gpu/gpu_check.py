@@ -6,6 +6,7 @@ usage: gpu_check.py SCRIPT
 """
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,15 @@ def check(what, *more):
         return p.returncode, lines
 
 
+def cases(where):
+    """Golden vectors by their names."""
+    found = {}
+    for name in os.listdir(where):
+        with open(os.path.join(where, name), encoding="utf-8") as f:
+            found.update((case["name"], case) for case in json.load(f)["cases"])
+    return found
+
+
 def step(lines, name):
     return next(line for line in lines if line.get("step") == name)
 
@@ -61,6 +71,18 @@ def main():
     status, lines = check({**RIGHT, "test_gpu_tasks": "echo word 3 >&2; exit 1"}, "--quick")
     assert status == 1 and step(lines, "test_gpu_tasks")["said"] == "word 3", lines
     assert step(lines, "bench_ring_gemm")["result"] == "right" and lines[-1]["result"] == "failed", lines
+    # Under the sanitizer nothing else is run; for races on fewer vectors, whose operands are all there.
+    with tempfile.TemporaryDirectory() as kept:
+        # compute-sanitizer --tool TOOL --error-exitcode 9 UVCC selftest --backend gpu --rounds 0 --vectors DIR
+        keep = f'mkdir {kept}/$2 && cp "${{12}}"/*.json {kept}/$2 && test $2 != initcheck'
+        status, lines = check({**RIGHT, "compute-sanitizer": keep}, "--sanitize")
+        assert status == 1, lines
+        assert [(line["step"], line["result"]) for line in lines[1:]] == [
+            ("memcheck", "right"), ("initcheck", "failed"), ("racecheck", "right"), ("all", "failed")], lines
+        whole, some = (cases(os.path.join(kept, tool)) for tool in ("memcheck", "racecheck"))
+        assert {case["task"] for case in whole.values()} == {case["task"] for case in some.values()}
+        assert 2 * len(some) < len(whole) and all(whole[name] == case for name, case in some.items())
+        assert all(name in some for case in some.values() for name in re.findall('"case": "([^"]+)"', json.dumps(case)))
     # The whole, without uvcc, whose tests would need a card.
     status, lines = check({name: body for name, body in RIGHT.items() if name != "uvcc"})
     assert status == 0 and {"bench": "gpu", "ms": 2} in lines, lines
