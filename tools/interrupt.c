@@ -90,6 +90,12 @@ bool interrupted(void) {
     return atomic_load(&mark) != 0;
 }
 
+void interrupt_end(void) {
+    (void)fflush(NULL);
+    remove_all();
+    _exit(EXIT_INTERRUPTED);
+}
+
 /* ---- temporary files ---- */
 
 static sigset_t block(void) {

@@ -24,6 +24,10 @@ bool interrupted(void);
 /* Such a command ends so many seconds after the mark was set, whatever it waits for then, as by a
  * second signal; 0: it may take its time. Counts from now where the mark is set already. */
 void interrupt_within(unsigned seconds);
+/* The end of a command that was interrupted and has done what it had to: its memory goes with the
+ * process, since giving back gigabytes piece by piece takes longer than anybody who pressed
+ * Ctrl-C waits. What standard output was given is written. */
+_Noreturn void interrupt_end(void);
 
 /* A new file under a name that does not stay, which a signal takes away: at most TEMPORARIES_MAX at
  * one time are, of names below TEMPORARY_NAME_BYTES. A descriptor, or -1 with errno set. */

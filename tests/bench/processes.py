@@ -102,9 +102,9 @@ def alike():
 
 
 def gone():
-    """SIGKILL: the two others say who it was, and write what was measured until then."""
+    """SIGKILL, SIGSTOP, SIGINT: the two others say who it was, and write what was measured until then."""
     with tempfile.TemporaryDirectory() as d:
-        job = Job(d, wait_s=1)
+        job = Job(d, wait_s=3)
         parts, master = job.running(2)
         parts[2].kill()
         for p in (0, 1):
@@ -112,6 +112,18 @@ def gone():
             check(f"party {p} ends: {said.strip()}", parts[p].returncode == 1 and "party 2 is not connected (unix:" in said)
             r = job.row(p)
             check("its row has what was measured", r["timing"]["online_time_s_mean"] > 0 and "of 1000 passes" in r["notes"])
+        parts[2].communicate()
+        os.close(master)
+    with tempfile.TemporaryDirectory() as d:
+        job = Job(d, wait_s=5)
+        parts, master = job.running(2)
+        parts[2].send_signal(signal.SIGSTOP)
+        for p in (0, 1):
+            said = parts[p].communicate()[1]
+            check(f"party {p} waits no longer for one that was stopped: {said.strip()}", parts[p].returncode == 1 and
+                  f"party 2 (unix:{d}/2) is connected and says nothing, for 5 s now" in said)
+            check("its row has what was measured", job.row(p)["timing"]["online_time_s_mean"] > 0)
+        parts[2].send_signal(signal.SIGCONT)
         parts[2].communicate()
         os.close(master)
     with tempfile.TemporaryDirectory() as d:

@@ -323,11 +323,12 @@ int bench_main(int argc, char *const *argv) {
     char *line = command_line(argc, argv);
     r.command = line;
     r.hardware = hardware_json(o.hardware);
-    interrupt_catch();
     const bool right = r.hardware != NULL && line != NULL && check_json(&o) == EXIT_DONE;
     report_json *json = right ? report_json_open(o.run.json) : NULL;
     const int status = json != NULL ? run(&o, &r, json) : EXIT_BAD_INPUT;
     report_json_close(json);
+    if (status == EXIT_INTERRUPTED)
+        interrupt_end();
     json_decref(r.hardware);
     free(line);
     bench_job_close(&job);

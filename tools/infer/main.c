@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "../compute.h"
-#include "../interrupt.h"
 #include "../runflags.h"
 
 static const char *const gives[] = {"hidden", "logits", "last", "pooled", "labels", NULL};
@@ -259,7 +258,6 @@ int infer_main(int argc, char *const *argv) {
         return report_error(EXIT_BAD_INPUT, "%s", message);
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
-    interrupt_catch();
     infer f = {.o = &w.o};
     int status = open_outputs(&w.o, &json, &output);
     if (status == EXIT_DONE)
