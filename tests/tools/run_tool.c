@@ -139,10 +139,9 @@ outcome interrupt_reader(const char *words, const char *pipe) {
     const int fd = open(pipe, O_WRONLY); /* once it opens the other end */
     assert_true(fd >= 0);
     assert_int_equal(kill(pid, SIGINT), 0);
-    const outcome o = finish(pid);
     close(fd);
     assert_int_equal(unlink(pipe), 0);
-    return o;
+    return finish(pid);
 }
 
 json_t *json_of(const char *words, int status) {
