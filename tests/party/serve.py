@@ -219,6 +219,7 @@ def killed_client(s):
     first = s.ask('alice', rows)
     s.wait(lambda: any('served' in p.err for p in s.parties) or first.poll() is not None, 'something is served')
     first.kill()
+    first.wait() # the lock of its identity goes with it
     asked = [(s.ask(name, rows), rows) for name in ('alice', 'bob')]
     for process, rows in asked:
         s.answered(process, rows)
@@ -248,13 +249,16 @@ def killed_party(s):
 
 
 def away(s):
-    """A party that is not there is named; the same client is answered when it comes."""
+    """A party that is not there is named; the same client is answered when it comes. A second one of its identity is sent away
+    meanwhile."""
     s.start(0)
     s.start(1)
     rows = rows_of(9, 2)
     waiting = s.ask('alice', rows)
     hasty = s.ask('bob', rows, '--patience', '6')
     s.says(waiting, 'party 2 is not connected')
+    status, out, err = s.ended(s.ask('alice', rows))
+    assert status == 75 and out == '' and 'identity: another uvcc client asks with alice.key now' in err, (status, out, err)
     status, out, err = s.ended(hasty)
     assert status == 75 and out == '' and 'party 2 is not connected' in err, (status, out, err)
     s.start(2)
