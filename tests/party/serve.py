@@ -206,9 +206,12 @@ def unlisted(s):
 def refused(s):
     """Another shape than the model's is refused, and what to compare is said."""
     s.start_all()
-    for wrong in ({'classes': CLASSES + 1}, {'frac_bits': FRAC + 1}, {'rows': ROWS + 1}):
+    for name, value in (('classes', CLASSES + 1), ('frac_bits', FRAC + 1), ('rows', ROWS + 1)):
+        wrong = {name: value}
         status, out, err = s.ended(s.ask('alice', rows_of(5, ROWS + 1), config=wrong))
-        assert status == 2 and 'refuse' in err and ' the request' in err, (wrong, status, out, err)
+        assert status == 2 and f' the request: {name} of alice.json is another one' in err, (wrong, status, out, err)
+        s.wait(lambda: any(f'client alice: refused, its run is another one than job.run: {name}\n' in p.err for p in s.parties),
+               f'a party says that {name} is another one')
     s.stop()
 
 

@@ -299,6 +299,17 @@ static uint8_t who_said(const uvcc_request_state *st, uvcc_request_status status
 
 /* ---- a request ---- */
 
+/* The parties say by what members. */
+static int refused(const client *c, const uvcc_request_state *st, uint8_t by) {
+    char who[32], names[SERVING_NAMES_BYTES];
+    serving_names(st->why[0] | st->why[1] | st->why[2], c->c->run != NULL ? "run." : "", names);
+    return report_error(EXIT_BAD_INPUT,
+                        "%s %s the request: %s of %s %s another one than in job.run there; copy "
+                        "what the parties have",
+                        parties_of(by, who), several(by) ? "refuse" : "refuses", names,
+                        c->c->parties.file, strchr(names, ',') != NULL ? "are each" : "is");
+}
+
 /* What a request came to that failed: EXIT_LATER asks for another one. */
 static int judge(const client *c, const uvcc_request_state *st, uint64_t *wait_ns) {
     char who[32];
@@ -316,11 +327,7 @@ static int judge(const client *c, const uvcc_request_state *st, uint64_t *wait_n
             "program sent all three the same, so one of the parties changed its own",
             parties_of(by, who), several(by) ? "say" : "says");
     if ((by = who_said(st, UVCC_REQUEST_REFUSED)) != 0)
-        return report_error(EXIT_BAD_INPUT,
-                            "%s %s the request: %s of %s %s not those of job.run there",
-                            parties_of(by, who), several(by) ? "refuse" : "refuses",
-                            c->c->run != NULL ? "run" : "features, classes, frac_bits or rows",
-                            c->c->parties.file, c->c->run != NULL ? "has members that are" : "are");
+        return refused(c, st, by);
     if (who_said(st, UVCC_REQUEST_BUSY) != 0)
         *wait_ns = BUSY_NS;
     return EXIT_LATER;

@@ -340,18 +340,38 @@ int pass_set_public(pass *v, const work_worker *w, uvcc_session *s) {
 
 /* ---- requests of clients ---- */
 
+/* Of the model as "run" has it: text, members in the order of their names. */
+static uint32_t model_hash(const pass *v) {
+    char *text = json_dumps(json_object_get(v->json, "model"), JSON_COMPACT | JSON_SORT_KEYS);
+    const uint32_t h = text != NULL ? (uint32_t)uvcc_agree_hash(text, strlen(text)) : 0;
+    free(text);
+    return h;
+}
+
 serving_form pass_form(const pass *v) {
     const uvcc_model_config *c = &v->f.p.config;
     uvcc_tensor_desc x = {0};
     uint32_t rows = 0, cols = 0;
     (void)uvcc_model_inputs(c, &x, NULL);
     (void)uvcc_model_output(c, &rows, &cols);
-    return (serving_form){.entry = SERVING_PASS | (uint32_t)(c->mode == UVCC_MODEL_FAST) << 24 |
-                                   (uint32_t)v->run.gives << 16 | (uint32_t)v->run.takes << 8 |
-                                   c->frac_bits,
-                          .units = c->sequences,
-                          .in_rows = c->tokens,
-                          .in_cols = x.cols + (c->padding != 0),
-                          .out_rows = rows / c->sequences,
-                          .out_cols = cols};
+    serving_form f = {.entry = SERVING_PASS | (uint32_t)(c->mode == UVCC_MODEL_FAST) << 24 |
+                               (uint32_t)v->run.gives << 16 | (uint32_t)v->run.takes << 8 |
+                               c->frac_bits,
+                      .units = c->sequences,
+                      .in_rows = c->tokens,
+                      .in_cols = x.cols + (c->padding != 0),
+                      .out_rows = rows / c->sequences,
+                      .out_cols = cols};
+    serving_put_terms(&f, &(serving_terms){.sequences = v->run.sequences,
+                                           .tokens = v->run.tokens,
+                                           .value_bits = v->run.value_bits,
+                                           .inner_bits = v->run.inner_bits,
+                                           .weight_bits = v->run.weight_bits,
+                                           .mode = v->run.mode,
+                                           .weights_owner = v->run.weights_owner,
+                                           .padding = v->run.padding,
+                                           .fold = v->run.fold,
+                                           .public_weights = v->run.public_weights != 0,
+                                           .model = model_hash(v)});
+    return f;
 }
