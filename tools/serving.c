@@ -221,12 +221,13 @@ static const char *const names[NAMES] = {
     "tokens",     "gives",       "takes", "padding",   "mode",         "value_bits",
     "inner_bits", "weight_bits", "fold",  "weights",   "weights_owner"};
 
-void serving_put_terms(serving_form *f, const serving_terms *t) {
-    const uint32_t flags = (uint32_t)t->padding | (uint32_t)t->fold << 1 |
-                           (uint32_t)t->public_weights << 2 | t->mode << 3 | t->weights_owner << 5;
-    const uint32_t words[3] = {t->value_bits | t->inner_bits << 8 | t->weight_bits << 16 |
+void serving_put_terms(serving_form *f, const model_pass *p, uint32_t weights_owner,
+                       uint32_t model) {
+    const uint32_t flags = (uint32_t)p->padding | (uint32_t)p->fold << 1 |
+                           (uint32_t)p->public_weights << 2 | p->mode << 3 | weights_owner << 5;
+    const uint32_t words[3] = {p->value_bits | p->inner_bits << 8 | p->weight_bits << 16 |
                                    flags << 24,
-                               (t->tokens - 1) | (t->sequences - 1) << 16, t->model};
+                               (p->tokens - 1) | (p->sequences - 1) << 16, model};
     for (unsigned i = 0; i < sizeof f->terms; i++)
         f->terms[i] = (uint8_t)(words[i / 4] >> 8 * (i % 4));
 }

@@ -9,6 +9,7 @@
 #include <uvcc/request.h>
 
 #include "flags.h"
+#include "model/description.h"
 
 /* Bits before the binary point: of rows and of what layers give, and of weights. */
 enum { SERVING_RANGE_BITS = 8, SERVING_WEIGHT_BITS = 4 };
@@ -65,14 +66,8 @@ typedef struct serving_form {
 
 /* What a client of a transformer has alike with the parties besides, as the terms of a request are
  * put together (docs/clients.md): numbers of "run", and of "model" a hash. */
-typedef struct serving_terms {
-    uint32_t sequences, tokens;
-    uint32_t value_bits, inner_bits, weight_bits;
-    uint32_t mode, weights_owner;
-    bool padding, fold, public_weights;
-    uint32_t model;
-} serving_terms;
-void serving_put_terms(serving_form *f, const serving_terms *t);
+void serving_put_terms(serving_form *f, const model_pass *p, uint32_t weights_owner,
+                       uint32_t model);
 
 serving_form serving_perceptron(uint32_t features, uint32_t classes, uint32_t frac_bits,
                                 uint32_t rows);

@@ -383,46 +383,44 @@ static void test_shapes(void **state) {
 /* Whatever member of "run" differs has its name, and none besides. */
 static void test_terms(void **state) {
     (void)state;
-    const serving_terms good = {.sequences = 65536,
-                                .tokens = 65536,
-                                .value_bits = 12,
-                                .inner_bits = 12,
-                                .weight_bits = 16,
-                                .mode = 2,
-                                .weights_owner = 2,
-                                .padding = true,
-                                .fold = true,
-                                .public_weights = true,
-                                .model = 0xffffffff};
+    const model_pass good = {.sequences = 65536,
+                             .tokens = 65536,
+                             .value_bits = 12,
+                             .inner_bits = 12,
+                             .weight_bits = 16,
+                             .mode = 2,
+                             .padding = true,
+                             .fold = true,
+                             .public_weights = true};
     serving_form f = {.entry = SERVING_PASS | 1u << 16 | 2u << 8 | 20,
                       .units = 2,
                       .in_rows = 1,
                       .in_cols = 3,
                       .out_rows = 1,
                       .out_cols = 2};
-    serving_put_terms(&f, &good);
+    serving_put_terms(&f, &good, 2, UINT32_MAX);
     const struct {
         const char *name;
-        serving_terms t;
-        uint32_t entry;
-    } cases[] = {{"sequences", {.sequences = 1}, 0},
-                 {"tokens", {.tokens = 1}, 0},
-                 {"value_bits", {.value_bits = 11}, 0},
-                 {"inner_bits", {.inner_bits = 8}, 0},
-                 {"weight_bits", {.weight_bits = 15}, 0},
-                 {"mode", {.mode = 1}, 0},
-                 {"weights_owner", {.weights_owner = 1}, 0},
-                 {"padding", {.padding = true}, 0},
-                 {"fold", {.fold = true}, 0},
-                 {"weights", {.public_weights = true}, 0},
-                 {"model", {.model = 0xfffffffe}, 0},
-                 {"frac_bits", {0}, 20 ^ 19},
-                 {"takes", {0}, 3u << 8},
-                 {"gives", {0}, 1u << 16},
-                 {"model", {0}, SERVING_PASS}};
+        model_pass t;
+        uint32_t entry, weights_owner, model;
+    } cases[] = {{"sequences", {.sequences = 1}, 0, 0, 0},
+                 {"tokens", {.tokens = 1}, 0, 0, 0},
+                 {"value_bits", {.value_bits = 11}, 0, 0, 0},
+                 {"inner_bits", {.inner_bits = 8}, 0, 0, 0},
+                 {"weight_bits", {.weight_bits = 15}, 0, 0, 0},
+                 {"mode", {.mode = 1}, 0, 0, 0},
+                 {"weights_owner", {0}, 0, 1, 0},
+                 {"padding", {.padding = true}, 0, 0, 0},
+                 {"fold", {.fold = true}, 0, 0, 0},
+                 {"weights", {.public_weights = true}, 0, 0, 0},
+                 {"model", {0}, 0, 0, 0xfffffffe},
+                 {"frac_bits", {0}, 20 ^ 19, 0, 0},
+                 {"takes", {0}, 3u << 8, 0, 0},
+                 {"gives", {0}, 1u << 16, 0, 0},
+                 {"model", {0}, SERVING_PASS, 0, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const serving_terms *c = &cases[i].t;
-        serving_terms t = good;
+        const model_pass *c = &cases[i].t;
+        model_pass t = good;
         serving_form other = f;
         char names[SERVING_NAMES_BYTES];
         t.sequences = c->sequences != 0 ? c->sequences : t.sequences;
@@ -431,13 +429,12 @@ static void test_terms(void **state) {
         t.inner_bits = c->inner_bits != 0 ? c->inner_bits : t.inner_bits;
         t.weight_bits = c->weight_bits != 0 ? c->weight_bits : t.weight_bits;
         t.mode = c->mode != 0 ? c->mode : t.mode;
-        t.weights_owner = c->weights_owner != 0 ? c->weights_owner : t.weights_owner;
         t.padding = !c->padding;
         t.fold = !c->fold;
         t.public_weights = !c->public_weights;
-        t.model = c->model != 0 ? c->model : t.model;
         other.entry ^= cases[i].entry;
-        serving_put_terms(&other, &t);
+        serving_put_terms(&other, &t, cases[i].weights_owner != 0 ? cases[i].weights_owner : 2,
+                          cases[i].model != 0 ? cases[i].model : UINT32_MAX);
         const uvcc_request_shape s = serving_request(&other, 2);
         serving_names(serving_differs(&f, &s), "", names);
         assert_string_equal(names, cases[i].name);
