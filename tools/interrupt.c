@@ -155,6 +155,18 @@ int temporary_name(const char *name, const char *to, bool replace) {
     return rc;
 }
 
+void temporary_begin(const char *name) {
+    const sigset_t before = block();
+    note(name);
+    unblock(&before);
+}
+
+void temporary_end(const char *name) {
+    const sigset_t before = block();
+    forget(name);
+    unblock(&before);
+}
+
 void temporary_remove(const char *name) {
     const sigset_t before = block();
     (void)unlink(name);

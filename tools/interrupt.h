@@ -37,5 +37,9 @@ int temporary_make(const char *name, mode_t mode);
  * set: then it is still there. */
 int temporary_name(const char *name, const char *to, bool replace);
 void temporary_remove(const char *name);
+/* The same of a file that a library makes and takes away in order, a socket: a signal takes it away
+ * from the one call to the other. */
+void temporary_begin(const char *name);
+void temporary_end(const char *name);
 
 #endif

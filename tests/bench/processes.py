@@ -134,6 +134,7 @@ def gone():
             said = parts[p].communicate()[1]
             check(f"party {p} does not wait for it: {said.strip()}", parts[p].returncode == 1 and "a peer aborted" in said and
                   said.count("\n") == 1)
+        check("nobody's socket stays", sorted(os.listdir(d)) == ["0.json", "1.json", "2.json", "job.json"])
         parts[1].communicate()
         os.close(master)
     with tempfile.TemporaryDirectory() as d:

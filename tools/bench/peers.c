@@ -148,6 +148,17 @@ static int add(peers *x, peers_end *end,
     return rc == 0 ? EXIT_DONE : failed(x, "the net", rc);
 }
 
+/* Where it listens. */
+static const char *own_address(const peers *x) {
+    const char *own = x->job->listen[x->party];
+    return own != NULL ? own : x->job->address[x->party];
+}
+
+/* NULL: it has none. */
+static const char *socket_file(const char *address) {
+    return strncmp(address, "unix:", 5) == 0 ? address + 5 : NULL;
+}
+
 static int open_net(peers *x) {
     uvcc_net_config c;
     uvcc_net_config_default(&c);
@@ -157,9 +168,10 @@ static int open_net(peers *x) {
     int rc = uvcc_net_new(&x->net, &c);
     if (rc != 0)
         return failed(x, "the net", rc);
-    const char *own = x->job->listen[x->party];
-    own = own != NULL ? own : x->job->address[x->party];
+    const char *own = own_address(x);
     rc = uvcc_net_listen(x->net, own, NULL, NULL);
+    if (rc == 0 && socket_file(own) != NULL)
+        temporary_begin(socket_file(own));
     if (rc == 0)
         return EXIT_DONE;
     return *x->net_line != '\0' ? report_error(EXIT_FAILED, "%s", x->net_line) : failed(x, own, rc);
@@ -424,6 +436,8 @@ void peers_free(peers *x) {
     if (x == NULL)
         return;
     uvcc_net_free(x->net);
+    if (socket_file(own_address(x)) != NULL)
+        temporary_end(socket_file(own_address(x)));
     uvcc_cpu_free(x->numbers.cpu);
     uvcc_session_free(x->numbers.s);
     uvcc_program_free(x->program);
