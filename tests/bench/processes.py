@@ -164,6 +164,9 @@ def refusals():
                           ("json: wait_s: give a whole number", {"parties": three, "wait_s": 0})):
             job.write(bad)
             refused(job, f"--job {job.file} --party 0", text)
+        with open(job.file, "w", encoding="utf-8-sig") as f:  # with a mark before it
+            json.dump({"parties": three, "sound": 1}, f)
+        refused(job, f"--job {job.file} --party 0", "sound")
         job.write({"parties": [{"address": "unix:/nowhere/0"}, *three[1:]]})
         p = job.start(0, EXACT)
         said = p.communicate()[1]
