@@ -101,6 +101,18 @@ def alike():
             check("no row", not [name for name in os.listdir(d) if name != "job.json"])
 
 
+def beside_the_file():
+    """A socket's path is relative to the file, as those of uvcc party."""
+    with tempfile.TemporaryDirectory() as d:
+        job = Job(d)
+        job.write({"parties": [{"address": f"unix:{p}"} for p in range(3)]})
+        parts = [subprocess.Popen([UVCC, "bench", *EXACT.split(), "--job", file, "--party", str(p)], cwd=cwd, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, text=True)
+                 for p, (file, cwd) in enumerate((("job.json", d), (job.file, "/"), (f"./{os.path.basename(d)}/job.json", os.path.dirname(d))))]
+        said = [p.communicate()[1] for p in parts]
+        check(f"three processes in three directories meet: {said}", [p.returncode for p in parts] == [0, 0, 0])
+
+
 def gone():
     """SIGKILL, SIGSTOP, SIGINT: the two others say who it was, and write what was measured until then."""
     with tempfile.TemporaryDirectory() as d:
@@ -161,6 +173,9 @@ def refusals():
                           ("parties[1].address: give tcp:HOST:PORT or unix:PATH",
                            {"parties": [*three[:1], {"address": "udp:a:1"}, *three[:1]]}),
                           ("parties[2].address", {"parties": [*three[:2], {"listen": "unix:a"}]}),
+                          ("parties[2].address: is that of party 1 too", {"parties": [*three[:2], three[1]]}),
+                          *((f"parties[0].{name}: give tcp:HOST:PORT or unix:PATH", {"parties": [{**three[0], name: a}, *three[1:]]})
+                            for name in ("address", "listen") for a in ("tcp:127.0.0.1", "tcp:[::1]", "tcp::7", "tcp:a:", "unix:")),
                           ("json: wait_s: give a whole number", {"parties": three, "wait_s": 0})):
             job.write(bad)
             refused(job, f"--job {job.file} --party 0", text)
@@ -176,6 +191,7 @@ def refusals():
 def main():
     measured()
     alike()
+    beside_the_file()
     gone()
     refusals()
 
