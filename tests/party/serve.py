@@ -198,6 +198,8 @@ def unlisted(s):
     keys = [s.public[0], s.client_key['bob'], s.public[2]]
     parties = [{'address': f'unix:clients-{p}.sock', 'key': key} for p, key in enumerate(keys)]
     s.says(s.ask('bob', rows, config={'parties': parties}), 'party 1 proves another key than parties[1].key')
+    stranger.kill()
+    stranger.wait() # two of them would wait for each other
     status, out, err = s.ended(s.ask('mallory', rows, '--patience', '1'))
     assert status == 75 and out == '' and 'no answer after 1 s' in err, (status, out, err)
     s.stop()
