@@ -127,7 +127,9 @@ static void answer(world *w, fuzz_in *in) {
     const bool ok = status == UVCC_REQUEST_OK;
     const size_t n = ok ? (size_t)j->shape.out_rows * j->shape.out_cols : 0;
     FUZZ_CHECK(uvcc_service_answer(w->s, j->token, status, zeros, zeros, n + 1) == UVCC_ERR_USAGE);
-    const int rc = uvcc_service_answer(w->s, j->token, status, zeros, zeros, n);
+    const int rc = status == UVCC_REQUEST_REFUSED
+                       ? uvcc_service_refuse(w->s, j->token, fuzz_u8(in))
+                       : uvcc_service_answer(w->s, j->token, status, zeros, zeros, n);
     FUZZ_CHECK(rc == 0 || (rc == UVCC_ERR_NOMEM && fails(w)));
     if (rc == 0) {
         FUZZ_CHECK(uvcc_service_answer(w->s, j->token, status, zeros, zeros, n) ==
@@ -141,7 +143,12 @@ static void ask(world *w, fuzz_in *in) {
     const uvcc_request_config c = {.size = sizeof c,
                                    .alloc = fuzz_allocator(&w->mem),
                                    .random = fuzz_random(&w->rng),
-                                   .shape = {fuzz_u8(in), 1, 3, 2, 1},
+                                   .shape = {.entry = fuzz_u8(in),
+                                             .in_rows = 1,
+                                             .in_cols = 3,
+                                             .out_rows = 2,
+                                             .out_cols = 1,
+                                             .terms = {5}},
                                    .values = v};
     uvcc_request_free(w->r);
     w->r = NULL;
@@ -155,7 +162,7 @@ static void say(world *w, fuzz_in *in) {
     const uint8_t how = fuzz_u8(in), shape = fuzz_u8(in);
     const unsigned from = how & 1;
     const uint32_t rows = 1 + (shape & 3), cols = 1 + (shape >> 2 & 3);
-    uint8_t m[HEAD + 96 + 16 * 16] = {'U', 'V', 'R', 'Q', 1, (uint8_t)(from == SERVICE)};
+    uint8_t m[HEAD + 96 + 16 * 16] = {'U', 'V', 'R', 'Q', 2, (uint8_t)(from == SERVICE)};
     size_t len = from == CLIENT ? 96 + (size_t)16 * rows * cols : how & 8 ? 16 : 16 + 32, got;
     m[6] = from == CLIENT ? 0 : (how >> 4) % 3;
     if (from == CLIENT || w->r == NULL)

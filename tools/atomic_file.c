@@ -159,6 +159,12 @@ FILE *atomic_file_stream(atomic_file *a) {
 
 enum { WRITE_FAILED = -1 }; /* some time ago: its errno is another call's by now */
 
+/* What stood in the way of a write some time ago may do so still; the file goes anyway. */
+static int ask_why(int fd) {
+    static const char zeros[4096];
+    return write(fd, zeros, sizeof zeros) < 0 ? errno : WRITE_FAILED;
+}
+
 /* 0, or errno of what stands in the way. */
 static int flush(FILE *f) {
     if (fflush(f) != 0)
@@ -171,6 +177,8 @@ int atomic_file_finish(atomic_file *a) {
     if (a->file == stdout) {
         report_output_said(error);
     } else {
+        if (a->name != NULL && error == WRITE_FAILED)
+            error = ask_why(fileno(a->file));
         if (a->name != NULL && error == 0 && fsync(fileno(a->file)) != 0)
             error = errno; /* on the disk before it gets its name */
         if (fclose(a->file) != 0 && error == 0)

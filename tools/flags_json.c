@@ -274,6 +274,17 @@ int flags_json_only(const json_t *o, const char *where, const char *const *names
     return 0;
 }
 
+/* A byte order mark, which editors put before a text unasked, is none of it. */
+static void skip_mark(FILE *f) {
+    const int first = getc(f);
+    if (first != 0xef) {
+        (void)ungetc(first, f); /* nothing at the end */
+        return;
+    }
+    (void)getc(f); /* no other text begins so */
+    (void)getc(f);
+}
+
 json_t *flags_json_load(const char *path, const flag_message *m) {
     json_error_t error;
     struct stat st;
@@ -287,6 +298,7 @@ json_t *flags_json_load(const char *path, const flag_message *m) {
         (void)flag_fail(m, "%s: cannot be read: %s", path, strerror(errno));
         return NULL;
     }
+    skip_mark(f);
     json_t *root = json_loadf(f, JSON_REJECT_DUPLICATES, &error);
     (void)fclose(f);
     if (root == NULL && error.line < 0)

@@ -670,7 +670,11 @@ static int run_threads(host *h, condition *is, bool stops) {
 
 /* ---- until something is so ---- */
 
+/* Until here an interruption ends the command at once, whatever it prepares: there is nothing yet
+ * that has to end in order. */
 static int drive_until(host *h, condition *is, bool stops) {
+    if (stops)
+        interrupt_catch();
     if (h->threads != NULL)
         return run_threads(h, is, stops);
     int status = turn(h);

@@ -90,6 +90,12 @@ bool interrupted(void) {
     return atomic_load(&mark) != 0;
 }
 
+void interrupt_end(void) {
+    (void)fflush(NULL);
+    remove_all();
+    _exit(EXIT_INTERRUPTED);
+}
+
 /* ---- temporary files ---- */
 
 static sigset_t block(void) {
@@ -147,6 +153,18 @@ int temporary_name(const char *name, const char *to, bool replace) {
         forget(name);
     unblock(&before);
     return rc;
+}
+
+void temporary_begin(const char *name) {
+    const sigset_t before = block();
+    note(name);
+    unblock(&before);
+}
+
+void temporary_end(const char *name) {
+    const sigset_t before = block();
+    forget(name);
+    unblock(&before);
 }
 
 void temporary_remove(const char *name) {

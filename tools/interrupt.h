@@ -24,6 +24,10 @@ bool interrupted(void);
 /* Such a command ends so many seconds after the mark was set, whatever it waits for then, as by a
  * second signal; 0: it may take its time. Counts from now where the mark is set already. */
 void interrupt_within(unsigned seconds);
+/* The end of a command that was interrupted and has done what it had to: its memory goes with the
+ * process, since giving back gigabytes piece by piece takes longer than anybody who pressed
+ * Ctrl-C waits. What standard output was given is written. */
+_Noreturn void interrupt_end(void);
 
 /* A new file under a name that does not stay, which a signal takes away: at most TEMPORARIES_MAX at
  * one time are, of names below TEMPORARY_NAME_BYTES. A descriptor, or -1 with errno set. */
@@ -33,5 +37,9 @@ int temporary_make(const char *name, mode_t mode);
  * set: then it is still there. */
 int temporary_name(const char *name, const char *to, bool replace);
 void temporary_remove(const char *name);
+/* The same of a file that a library makes and takes away in order, a socket: a signal takes it away
+ * from the one call to the other. */
+void temporary_begin(const char *name);
+void temporary_end(const char *name);
 
 #endif

@@ -4,6 +4,7 @@
 #include "serving.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <uvcc/host.h>
 #include <uvcc/program.h>
 
@@ -177,11 +178,13 @@ serving_form serving_perceptron(uint32_t features, uint32_t classes, uint32_t fr
 }
 
 uvcc_request_shape serving_request(const serving_form *f, uint32_t units) {
-    return (uvcc_request_shape){.entry = f->entry,
-                                .in_rows = units * f->in_rows,
-                                .in_cols = f->in_cols,
-                                .out_rows = units * f->out_rows,
-                                .out_cols = f->out_cols};
+    uvcc_request_shape s = {.entry = f->entry,
+                            .in_rows = units * f->in_rows,
+                            .in_cols = f->in_cols,
+                            .out_rows = units * f->out_rows,
+                            .out_cols = f->out_cols};
+    memcpy(s.terms, f->terms, sizeof s.terms);
+    return s;
 }
 
 uint64_t serving_bytes(const serving_form *f) {
@@ -190,10 +193,103 @@ uint64_t serving_bytes(const serving_form *f) {
     return HEADS + 16 * ((uint64_t)s.in_rows * s.in_cols + (uint64_t)s.out_rows * s.out_cols);
 }
 
-bool serving_takes(const serving_form *f, const uvcc_request_shape *s) {
+/* ---- what both ends have alike ---- */
+
+/* Bits of a refusal, in this order. */
+enum {
+    FEATURES,
+    CLASSES,
+    ROWS,
+    FRAC_BITS,
+    MODEL,
+    SEQUENCES,
+    TOKENS,
+    GIVES,
+    TAKES,
+    PADDING,
+    MODE,
+    VALUE_BITS,
+    INNER_BITS,
+    WEIGHT_BITS,
+    FOLD,
+    WEIGHTS,
+    WEIGHTS_OWNER,
+    NAMES
+};
+static const char *const names[NAMES] = {
+    "features",   "classes",     "rows",  "frac_bits", "model",        "sequences",
+    "tokens",     "gives",       "takes", "padding",   "mode",         "value_bits",
+    "inner_bits", "weight_bits", "fold",  "weights",   "weights_owner"};
+
+void serving_put_terms(serving_form *f, const model_pass *p, uint32_t weights_owner,
+                       uint32_t model) {
+    const uint32_t flags = (uint32_t)p->padding | (uint32_t)p->fold << 1 |
+                           (uint32_t)p->public_weights << 2 | p->mode << 3 | weights_owner << 5;
+    const uint32_t words[3] = {p->value_bits | p->inner_bits << 8 | p->weight_bits << 16 |
+                                   flags << 24,
+                               (p->tokens - 1) | (p->sequences - 1) << 16, model};
+    for (unsigned i = 0; i < sizeof f->terms; i++)
+        f->terms[i] = (uint8_t)(words[i / 4] >> 8 * (i % 4));
+}
+
+static uint32_t load32(const uint8_t *at) {
+    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+/* Bits `first` and on of a word, as many as the mask has. */
+typedef struct term {
+    uint8_t word, first;
+    uint32_t mask;
+    uint8_t name;
+} term;
+
+/* Word 0 is the request's entry, the others are its terms. */
+static uint32_t compare_terms(const serving_form *f, const uvcc_request_shape *s) {
+    static const term terms[] = {
+        {0, 0, 0xff, FRAC_BITS},    {0, 8, 0xff, TAKES},       {0, 16, 0xff, GIVES},
+        {1, 0, 0xff, VALUE_BITS},   {1, 8, 0xff, INNER_BITS},  {1, 16, 0xff, WEIGHT_BITS},
+        {1, 24, 1, PADDING},        {1, 25, 1, FOLD},          {1, 26, 1, WEIGHTS},
+        {1, 27, 3, MODE},           {1, 29, 3, WEIGHTS_OWNER}, {2, 0, 0xffff, TOKENS},
+        {2, 16, 0xffff, SEQUENCES}, {3, 0, UINT32_MAX, MODEL}};
+    uint32_t a[4] = {f->entry}, b[4] = {s->entry}, differs = 0;
+    for (unsigned i = 0; i < 3; i++) {
+        a[1 + i] = load32(f->terms + (size_t)4 * i);
+        b[1 + i] = load32(s->terms + (size_t)4 * i);
+    }
+    for (size_t i = 0; i < sizeof terms / sizeof terms[0]; i++)
+        if ((((a[terms[i].word] ^ b[terms[i].word]) >> terms[i].first) & terms[i].mask) != 0)
+            differs |= 1u << terms[i].name;
+    return differs;
+}
+
+static uint32_t compare_rows(const serving_form *f, const uvcc_request_shape *s) {
+    return (uint32_t)(s->in_cols != f->in_cols) << FEATURES |
+           (uint32_t)(s->out_cols != f->out_cols) << CLASSES |
+           (uint32_t)(s->in_rows > f->units) << ROWS |
+           (uint32_t)(s->entry != f->entry) << FRAC_BITS;
+}
+
+/* A form that no member says is none of this model's. */
+uint32_t serving_differs(const serving_form *f, const uvcc_request_shape *s) {
     const uint32_t units = s->in_rows / f->in_rows;
     const uvcc_request_shape want = serving_request(f, units);
-    return units != 0 && units <= f->units && s->entry == want.entry &&
-           s->in_rows == want.in_rows && s->in_cols == want.in_cols &&
-           s->out_rows == want.out_rows && s->out_cols == want.out_cols;
+    if (units != 0 && units <= f->units && memcmp(&want, s, sizeof want) == 0)
+        return 0;
+    const bool pass = (f->entry & SERVING_PASS) != 0;
+    const uint32_t differs = ((f->entry ^ s->entry) & SERVING_PASS) != 0 ? 1u << MODEL
+                             : pass                                      ? compare_terms(f, s)
+                                                                         : compare_rows(f, s);
+    return differs != 0 ? differs : 1u << MODEL;
+}
+
+void serving_names(uint32_t differs, const char *before, char out[SERVING_NAMES_BYTES]) {
+    size_t n = 0;
+    out[0] = '\0';
+    for (unsigned i = 0; i < NAMES; i++) {
+        if ((differs >> i & 1) == 0)
+            continue;
+        n += (size_t)snprintf(out + n, SERVING_NAMES_BYTES - n, "%s%s%s", n != 0 ? ", " : "",
+                              before, names[i]);
+        n = n < SERVING_NAMES_BYTES ? n : SERVING_NAMES_BYTES - 1;
+    }
 }

@@ -9,6 +9,7 @@
 #include <uvcc/request.h>
 
 #include "flags.h"
+#include "model/description.h"
 
 /* Bits before the binary point: of rows and of what layers give, and of weights. */
 enum { SERVING_RANGE_BITS = 8, SERVING_WEIGHT_BITS = 4 };
@@ -57,17 +58,28 @@ typedef struct serving_form {
     uint32_t units;              /* at most */
     uint32_t in_rows, in_cols;   /* of a unit */
     uint32_t out_rows, out_cols; /* likewise */
+    uint8_t terms[12];           /* of a transformer: serving_terms */
 } serving_form;
 /* In the entry of a transformer's requests; those of a perceptron have their fraction bits alone.
  */
 #define SERVING_PASS (1u << 28)
+
+/* What a client of a transformer has alike with the parties besides, as the terms of a request are
+ * put together (docs/clients.md): numbers of "run", and of "model" a hash. */
+void serving_put_terms(serving_form *f, const model_pass *p, uint32_t weights_owner,
+                       uint32_t model);
 
 serving_form serving_perceptron(uint32_t features, uint32_t classes, uint32_t frac_bits,
                                 uint32_t rows);
 uvcc_request_shape serving_request(const serving_form *f, uint32_t units);
 /* Bytes that a party keeps of the largest one with its answer (docs/clients.md), at least. */
 uint64_t serving_bytes(const serving_form *f);
-/* Whether it is one of this form. */
-bool serving_takes(const serving_form *f, const uvcc_request_shape *s);
+/* In what it differs from those of this form, as bits that a refusal carries (docs/clients.md); 0:
+ * it is one. */
+uint32_t serving_differs(const serving_form *f, const uvcc_request_shape *s);
+/* Their names, "value_bits, model", each behind `before`; of bits that nobody knows `before` alone
+ * is not said. */
+#define SERVING_NAMES_BYTES 512u
+void serving_names(uint32_t differs, const char *before, char out[SERVING_NAMES_BYTES]);
 
 #endif

@@ -17,7 +17,6 @@
 #include "dir_use.h"
 #include "finetune/train.h"
 #include "host_loop.h"
-#include "interrupt.h"
 #include "lm/train.h"
 #include "options.h"
 #include "report.h"
@@ -387,7 +386,6 @@ int train_main(int argc, char *const *argv) {
     }
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
-    interrupt_catch();
     const output_use uses[] = {{"trace", o.run.trace}, {"json", o.run.json}};
     const dir_user dirs[] = {{o.run.audit, DIR_EVIDENCE}, {o.record, DIR_LOGS}};
     if (atomic_file_apart(uses, sizeof uses / sizeof uses[0]) != EXIT_DONE ||

@@ -40,12 +40,16 @@ typedef struct uvcc_request_shape {
     uint32_t entry;              /**< of the parties' program, or whatever they agreed to call it */
     uint32_t in_rows, in_cols;   /**< of the client's input */
     uint32_t out_rows, out_cols; /**< of the output */
+    /** What else of the program a client and the parties want alike, as their hosts agreed to write
+     * it; zeros: nothing. It travels with the request and is in its digests; hosts compare it. */
+    uint8_t terms[12];
 } uvcc_request_shape;
 
 typedef enum uvcc_request_status {
     UVCC_REQUEST_OK = 0,
     UVCC_REQUEST_DROPPED = 1,  /**< not all parties had it when they came to it: ask anew */
-    UVCC_REQUEST_REFUSED = 2,  /**< they do not serve this entry, or not in this shape */
+    UVCC_REQUEST_REFUSED = 2,  /**< they do not serve this entry, or not in this shape, or on other
+                                    terms */
     UVCC_REQUEST_MISMATCH = 3, /**< the parties have different shares: somebody changed some */
     UVCC_REQUEST_BUSY = 4,     /**< too much is under way for this client: ask later */
     UVCC_REQUEST_GONE = 5,     /**< it was answered before, and the answer is not kept any more */
@@ -86,6 +90,7 @@ typedef struct uvcc_request_state {
     uint8_t missing;  /**< bit p: party p has not answered */
     uint8_t suspects; /**< bits of parties; 0: none */
     uvcc_request_status status[UVCC_PARTIES];
+    uint32_t why[UVCC_PARTIES]; /**< of REFUSED: see uvcc_service_refuse(); else 0 */
 } uvcc_request_state;
 UVCC_API int uvcc_request_get_state(const uvcc_request *r, uvcc_request_state *out);
 /** Its 16 bytes, for logs. */
@@ -141,6 +146,9 @@ UVCC_API int uvcc_service_next(uvcc_service *s, uvcc_service_job *out);
  * try again. */
 UVCC_API int uvcc_service_answer(uvcc_service *s, uint64_t token, uvcc_request_status status,
                                  const uint64_t *lo, const uint64_t *hi, size_t n);
+/** Answers it with REFUSED, and says why: bits that the hosts of both ends agreed on, such as one
+ * for each thing that differs; 0: nothing. Errors as of uvcc_service_answer(). */
+UVCC_API int uvcc_service_refuse(uvcc_service *s, uint64_t token, uint32_t why);
 
 #ifdef __cplusplus
 }

@@ -147,6 +147,20 @@ def interrupted():
         check("no file that is not whole", os.listdir(directory) == ["row.json"])
 
 
+def interrupted_before():
+    """While weights are made nothing is measured, and it ends at once. The pipe says when it begins."""
+    with tempfile.TemporaryDirectory() as directory:
+        out = os.path.join(directory, "row")
+        os.mkfifo(out)
+        p = subprocess.Popen([UVCC, "bench", *"--model gpt2 --layers 2 --seq-len 4".split(), "--json", out], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        with open(out, "rb"):
+            p.send_signal(signal.SIGINT)
+            said = p.communicate()
+        check(f"it ends at once: {said}", p.returncode == 130 and said == ("", "uvcc: interrupted\n"))
+        check("nothing is left", os.listdir(directory) == ["row"])
+
+
 def main():
     counts()
     models()
@@ -156,6 +170,7 @@ def main():
     helps()
     refusals()
     interrupted()
+    interrupted_before()
 
 
 if __name__ == "__main__":

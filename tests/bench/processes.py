@@ -101,10 +101,22 @@ def alike():
             check("no row", not [name for name in os.listdir(d) if name != "job.json"])
 
 
-def gone():
-    """SIGKILL: the two others say who it was, and write what was measured until then."""
+def beside_the_file():
+    """A socket's path is relative to the file, as those of uvcc party."""
     with tempfile.TemporaryDirectory() as d:
-        job = Job(d, wait_s=1)
+        job = Job(d)
+        job.write({"parties": [{"address": f"unix:{p}"} for p in range(3)]})
+        parts = [subprocess.Popen([UVCC, "bench", *EXACT.split(), "--job", file, "--party", str(p)], cwd=cwd, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, text=True)
+                 for p, (file, cwd) in enumerate((("job.json", d), (job.file, "/"), (f"./{os.path.basename(d)}/job.json", os.path.dirname(d))))]
+        said = [p.communicate()[1] for p in parts]
+        check(f"three processes in three directories meet: {said}", [p.returncode for p in parts] == [0, 0, 0])
+
+
+def gone():
+    """SIGKILL, SIGSTOP, SIGINT: the two others say who it was, and write what was measured until then."""
+    with tempfile.TemporaryDirectory() as d:
+        job = Job(d, wait_s=3)
         parts, master = job.running(2)
         parts[2].kill()
         for p in (0, 1):
@@ -115,6 +127,18 @@ def gone():
         parts[2].communicate()
         os.close(master)
     with tempfile.TemporaryDirectory() as d:
+        job = Job(d, wait_s=5)
+        parts, master = job.running(2)
+        parts[2].send_signal(signal.SIGSTOP)
+        for p in (0, 1):
+            said = parts[p].communicate()[1]
+            check(f"party {p} waits no longer for one that was stopped: {said.strip()}", parts[p].returncode == 1 and
+                  f"party 2 (unix:{d}/2) is connected and says nothing, for 5 s now" in said)
+            check("its row has what was measured", job.row(p)["timing"]["online_time_s_mean"] > 0)
+        parts[2].send_signal(signal.SIGCONT)
+        parts[2].communicate()
+        os.close(master)
+    with tempfile.TemporaryDirectory() as d:
         parts, master = Job(d).running(1)
         parts[1].send_signal(signal.SIGINT)
         check("one that is interrupted says so", parts[1].wait() == 130)
@@ -122,6 +146,7 @@ def gone():
             said = parts[p].communicate()[1]
             check(f"party {p} does not wait for it: {said.strip()}", parts[p].returncode == 1 and "a peer aborted" in said and
                   said.count("\n") == 1)
+        check("nobody's socket stays", sorted(os.listdir(d)) == ["0.json", "1.json", "2.json", "job.json"])
         parts[1].communicate()
         os.close(master)
     with tempfile.TemporaryDirectory() as d:
@@ -148,9 +173,15 @@ def refusals():
                           ("parties[1].address: give tcp:HOST:PORT or unix:PATH",
                            {"parties": [*three[:1], {"address": "udp:a:1"}, *three[:1]]}),
                           ("parties[2].address", {"parties": [*three[:2], {"listen": "unix:a"}]}),
+                          ("parties[2].address: is that of party 1 too", {"parties": [*three[:2], three[1]]}),
+                          *((f"parties[0].{name}: give tcp:HOST:PORT or unix:PATH", {"parties": [{**three[0], name: a}, *three[1:]]})
+                            for name in ("address", "listen") for a in ("tcp:127.0.0.1", "tcp:[::1]", "tcp::7", "tcp:a:", "unix:")),
                           ("json: wait_s: give a whole number", {"parties": three, "wait_s": 0})):
             job.write(bad)
             refused(job, f"--job {job.file} --party 0", text)
+        with open(job.file, "w", encoding="utf-8-sig") as f:  # with a mark before it
+            json.dump({"parties": three, "sound": 1}, f)
+        refused(job, f"--job {job.file} --party 0", "sound")
         job.write({"parties": [{"address": "unix:/nowhere/0"}, *three[1:]]})
         p = job.start(0, EXACT)
         said = p.communicate()[1]
@@ -160,6 +191,7 @@ def refusals():
 def main():
     measured()
     alike()
+    beside_the_file()
     gone()
     refusals()
 

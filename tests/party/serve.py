@@ -198,6 +198,8 @@ def unlisted(s):
     keys = [s.public[0], s.client_key['bob'], s.public[2]]
     parties = [{'address': f'unix:clients-{p}.sock', 'key': key} for p, key in enumerate(keys)]
     s.says(s.ask('bob', rows, config={'parties': parties}), 'party 1 proves another key than parties[1].key')
+    stranger.kill()
+    stranger.wait() # two of them would wait for each other
     status, out, err = s.ended(s.ask('mallory', rows, '--patience', '1'))
     assert status == 75 and out == '' and 'no answer after 1 s' in err, (status, out, err)
     s.stop()
@@ -206,9 +208,12 @@ def unlisted(s):
 def refused(s):
     """Another shape than the model's is refused, and what to compare is said."""
     s.start_all()
-    for wrong in ({'classes': CLASSES + 1}, {'frac_bits': FRAC + 1}, {'rows': ROWS + 1}):
+    for name, value in (('classes', CLASSES + 1), ('frac_bits', FRAC + 1), ('rows', ROWS + 1)):
+        wrong = {name: value}
         status, out, err = s.ended(s.ask('alice', rows_of(5, ROWS + 1), config=wrong))
-        assert status == 2 and 'refuse' in err and ' the request' in err, (wrong, status, out, err)
+        assert status == 2 and f' the request: {name} of alice.json is another one' in err, (wrong, status, out, err)
+        s.wait(lambda: any(f'client alice: refused, its run is another one than job.run: {name}\n' in p.err for p in s.parties),
+               f'a party says that {name} is another one')
     s.stop()
 
 
@@ -219,6 +224,7 @@ def killed_client(s):
     first = s.ask('alice', rows)
     s.wait(lambda: any('served' in p.err for p in s.parties) or first.poll() is not None, 'something is served')
     first.kill()
+    first.wait() # the lock of its identity goes with it
     asked = [(s.ask(name, rows), rows) for name in ('alice', 'bob')]
     for process, rows in asked:
         s.answered(process, rows)
@@ -248,13 +254,16 @@ def killed_party(s):
 
 
 def away(s):
-    """A party that is not there is named; the same client is answered when it comes."""
+    """A party that is not there is named; the same client is answered when it comes. A second one of its identity is sent away
+    meanwhile."""
     s.start(0)
     s.start(1)
     rows = rows_of(9, 2)
     waiting = s.ask('alice', rows)
     hasty = s.ask('bob', rows, '--patience', '6')
     s.says(waiting, 'party 2 is not connected')
+    status, out, err = s.ended(s.ask('alice', rows))
+    assert status == 75 and out == '' and 'identity: another uvcc client asks with alice.key now' in err, (status, out, err)
     status, out, err = s.ended(hasty)
     assert status == 75 and out == '' and 'party 2 is not connected' in err, (status, out, err)
     s.start(2)

@@ -266,11 +266,32 @@ def refusals(a, directory):
         s.end()
 
 
+def differs(a, directory):
+    """A client whose `run` is another one than the parties' is refused, by the member's name, at both ends; whatever it is."""
+    s = Transformer(a, 'bert_labels', directory, padding=True, gives='labels')
+    other = {'value_bits': 8, 'inner_bits': 6, 'weight_bits': 5, 'frac_bits': 15, 'mode': 'exact-dcf', 'sequences': 2,
+             'weights_owner': 2, 'gives': 'pooled', 'tokens': TOKENS - 1,
+             'model': {**s.run['model'], 'num_hidden_layers': s.run['model']['num_hidden_layers'] + 1}}
+    try:
+        s.start_all()
+        for name, value in other.items():
+            status, said = s.ended(s.ask('--ids', words_of([LISTS[0][:5]]), run={**s.run, name: value}))
+            assert status == 2 and f' the request: run.{name} of client-' in said, (name, status, said)
+            s.wait(lambda: any(f'client alice: refused, its run is another one than job.run: {name}\n' in p.err for p in s.parties),
+                   f'a party says that {name} is another one')
+        status, said = s.ended(s.ask('--ids', words_of(LISTS[:1]), run={**s.run, 'value_bits': 8, 'inner_bits': 8}))
+        assert status == 2 and 'run.value_bits, run.inner_bits of client-' in said and 'are each' in said, (status, said)
+        s.answered(LISTS[:1], 'labels', '--tokens', str(TOKENS))
+        s.stop()
+    finally:
+        s.end()
+
+
 def without(members, name):
     return {key: value for key, value in members.items() if key != name}
 
 
-CASES = [secret, batches, public, copies, fast, refusals]
+CASES = [secret, batches, public, copies, fast, differs, refusals]
 
 
 def main():

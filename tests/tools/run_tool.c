@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -129,6 +130,17 @@ outcome signal_tool(const char *words, const char *stream, int number) {
     }
     close(fd[0]);
     assert_int_equal(fclose(f), 0);
+    return finish(pid);
+}
+
+outcome interrupt_reader(const char *words, const char *pipe) {
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    const pid_t pid = start(words, NULL, NULL, NULL);
+    const int fd = open(pipe, O_WRONLY); /* once it opens the other end */
+    assert_true(fd >= 0);
+    assert_int_equal(kill(pid, SIGINT), 0);
+    close(fd);
+    assert_int_equal(unlink(pipe), 0);
     return finish(pid);
 }
 

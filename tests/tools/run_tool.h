@@ -39,6 +39,8 @@ outcome run_tool_after(const char *words, void (*prepare)(void));
 outcome signal_tool(const char *words, const char *stream, int number);
 /* The same, with Ctrl-C as soon as it has written a line on `stream`: "stdout" or "stderr". */
 outcome interrupt_tool(const char *words, const char *stream);
+/* The same, with Ctrl-C while it reads the pipe of this name, which is made and taken away. */
+outcome interrupt_reader(const char *words, const char *pipe);
 
 /* What a run with these words and --json - writes; it must end with `status`. */
 json_t *json_of(const char *words, int status);

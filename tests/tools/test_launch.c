@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -259,6 +260,30 @@ static void wait_for_running(const char *at) {
         (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
     }
     fail_msg("%s does not run", at);
+}
+
+/* What a party tells of stands here too, where somebody looks: a limit on the size of files, which
+ * processes inherit, stands for a disk that is full. */
+static void troubles_are_told(void **state) {
+    (void)state;
+    struct rlimit old;
+    write_text(
+        "full.json",
+        "{\"job\": {\"name\": \"full\", \"checkpoint_every\": 1, \"run\": {\"kind\": \"mlp\", "
+        "\"rows\": 200, \"features\": 4, \"classes\": 3, \"hidden\": [300]}}, \"data\": "
+        "[{\"file\": \"t.csv\", \"label\": \"5\"}, {\"file\": \"t.csv\", \"label\": \"5\"}, "
+        "null]}");
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    const struct rlimit low = {8192, old.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    outcome o = interrupt_tool("launch --dir f full.json", "stderr");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_int_equal(o.status, 130);
+    assert_int_equal(strncmp(o.err, "party ", 6), 0);
+    assert_non_null(strstr(o.err, "cannot be written: File too large; trying again\n"));
+    forget(&o);
+    remove_tree("f");
+    remove_tree("full.json");
 }
 
 /* Ctrl-C ends all in order; the same command goes on from there. */
@@ -544,17 +569,12 @@ int main(int argc, char **argv) {
         return 2;
     kills = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : kills;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_file),
-        cmocka_unit_test(killed),
-        cmocka_unit_test(processes),
-        cmocka_unit_test(processes_that_fail),
-        cmocka_unit_test(shown_and_interrupted),
-        cmocka_unit_test(after_a_kill),
-        cmocka_unit_test(killed_at_last),
-        cmocka_unit_test(called_back),
-        cmocka_unit_test(one_fails),
-        cmocka_unit_test(traces_joined),
-        cmocka_unit_test(wrong_use),
+        cmocka_unit_test(one_file),          cmocka_unit_test(killed),
+        cmocka_unit_test(processes),         cmocka_unit_test(processes_that_fail),
+        cmocka_unit_test(troubles_are_told), cmocka_unit_test(shown_and_interrupted),
+        cmocka_unit_test(after_a_kill),      cmocka_unit_test(killed_at_last),
+        cmocka_unit_test(called_back),       cmocka_unit_test(one_fails),
+        cmocka_unit_test(traces_joined),     cmocka_unit_test(wrong_use),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -824,12 +824,13 @@ static void secure(const char *name, uint32_t tokens, uint8_t takes, uint8_t giv
     char dir[512], path[600], why[256] = "";
     const flag_message m = {why, sizeof why};
     const model_options o = {.word = {"check", dir},
-                             .sequences = 1,
-                             .frac_bits = 16,
-                             .mode = UVCC_MODEL_EXACT,
-                             .takes = takes,
-                             .gives = gives,
-                             .public_weights = public};
+                             .pass = {.sequences = 1,
+                                      .tokens = tokens,
+                                      .frac_bits = 16,
+                                      .mode = UVCC_MODEL_EXACT,
+                                      .takes = takes,
+                                      .gives = gives,
+                                      .public_weights = public}};
     loaded l;
     model_input in;
     uvcc_model_config c;
@@ -838,7 +839,7 @@ static void secure(const char *name, uint32_t tokens, uint8_t takes, uint8_t giv
     triangle t;
     snprintf(dir, sizeof dir, "%s%s", MODELS, name);
     snprintf(path, sizeof path, "%s/expected.safetensors", dir);
-    assert_int_equal(model_load(&l, &o, tokens), EXIT_DONE);
+    assert_int_equal(model_load(&l, &o), EXIT_DONE);
     assert_int_equal(input_read(&in, path, &l.w, tokens, &m), 0);
     l.pass.sequences = in.sequences;
     l.pass.tokens = in.tokens;

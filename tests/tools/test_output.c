@@ -321,6 +321,16 @@ static void ends_in_order(void **state) {
     forget_rows();
 }
 
+/* Nothing has to end in order before the parties speak, however long it takes to get there. */
+static void ends_at_once_before_it_begins(void **state) {
+    (void)state;
+    outcome o = interrupt_reader("train --data in --json j --record logs", "in");
+    assert_int_equal(o.status, 130);
+    assert_string_equal(o.err, "uvcc: interrupted\n");
+    forget(&o);
+    assert_int_equal(entries("."), 0);
+}
+
 /* Commands that look at no mark end at once. Its first line is out while much is left to do. */
 static void ends_at_once(void **state) {
     (void)state;
@@ -639,6 +649,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(closed_descriptors),
         cmocka_unit_test(full_disks),
         cmocka_unit_test(ends_in_order),
+        cmocka_unit_test(ends_at_once_before_it_begins),
         cmocka_unit_test(ends_at_once),
         cmocka_unit_test(no_reader),
         cmocka_unit_test(escapes),

@@ -46,9 +46,14 @@ static int answers(void *user, uint64_t token, uvcc_request_status status, const
     return 0;
 }
 
-static bool takes(const void *user, const uvcc_request_shape *s) {
+static int refuses(void *user, uint64_t token, uint32_t why) {
+    assert_int_equal(why, 9);
+    return answers(user, token, UVCC_REQUEST_REFUSED, NULL, NULL, 0);
+}
+
+static uint32_t differs(const void *user, const uvcc_request_shape *s) {
     (void)user;
-    return s->entry == 1;
+    return s->entry == 1 ? 0 : 9;
 }
 
 /* Requests of clients, some of which have many: the same at all three, by their digests. */
@@ -58,9 +63,9 @@ static void open_world(world *w, uint64_t seed) {
     w->now = 1;
     fill(w, w->key[0], sizeof w->key);
     for (unsigned p = 0; p < PARTIES; p++) {
-        w->p[p].q = serve_queue_new(takes, NULL);
+        w->p[p].q = serve_queue_new(differs, NULL);
         assert_non_null(w->p[p].q);
-        serve_queue_attach(w->p[p].q, answers, &w->p[p], WAIT_MS * MS);
+        serve_queue_attach(w->p[p].q, &(serve_replies){answers, refuses, &w->p[p]}, WAIT_MS * MS);
         memset(w->p[p].told, 0xff, sizeof w->p[p].told);
     }
     for (uint32_t i = 0; i < ASKED; i++) {
@@ -353,25 +358,95 @@ static void test_shapes(void **state) {
                                    .in_rows = 6,
                                    .in_cols = 5,
                                    .out_rows = 2,
-                                   .out_cols = 3};
+                                   .out_cols = 3,
+                                   .terms = {7, 7, 4}};
     const serving_form *const forms[] = {&row, &sequence};
     for (unsigned k = 0; k < 2; k++) {
         const serving_form *f = forms[k];
         uvcc_request_shape s = serving_request(f, 8);
-        assert_true(serving_takes(f, &s));
-        assert_false(serving_takes(forms[1 - k], &s));
+        assert_int_equal(serving_differs(f, &s), 0);
+        assert_int_not_equal(serving_differs(forms[1 - k], &s), 0);
         uint32_t *const words[] = {&s.entry, &s.in_rows, &s.in_cols, &s.out_rows, &s.out_cols};
         for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++)
             for (int by = -1; by <= 1; by += 2) {
                 s = serving_request(f, 8);
                 *words[i] += (uint32_t)by;
-                assert_false(serving_takes(f, &s));
+                assert_int_not_equal(serving_differs(f, &s), 0);
             }
         for (uint32_t units = 0; units <= 9; units++) {
             s = serving_request(f, units);
-            assert_int_equal(serving_takes(f, &s), units >= 1 && units <= 8);
+            assert_int_equal(serving_differs(f, &s) == 0, units >= 1 && units <= 8);
         }
     }
+}
+
+/* Whatever member of "run" differs has its name, and none besides. */
+static void test_terms(void **state) {
+    (void)state;
+    const model_pass good = {.sequences = 65536,
+                             .tokens = 65536,
+                             .value_bits = 12,
+                             .inner_bits = 12,
+                             .weight_bits = 16,
+                             .mode = 2,
+                             .padding = true,
+                             .fold = true,
+                             .public_weights = true};
+    serving_form f = {.entry = SERVING_PASS | 1u << 16 | 2u << 8 | 20,
+                      .units = 2,
+                      .in_rows = 1,
+                      .in_cols = 3,
+                      .out_rows = 1,
+                      .out_cols = 2};
+    serving_put_terms(&f, &good, 2, UINT32_MAX);
+    const struct {
+        const char *name;
+        model_pass t;
+        uint32_t entry, weights_owner, model;
+    } cases[] = {{"sequences", {.sequences = 1}, 0, 0, 0},
+                 {"tokens", {.tokens = 1}, 0, 0, 0},
+                 {"value_bits", {.value_bits = 11}, 0, 0, 0},
+                 {"inner_bits", {.inner_bits = 8}, 0, 0, 0},
+                 {"weight_bits", {.weight_bits = 15}, 0, 0, 0},
+                 {"mode", {.mode = 1}, 0, 0, 0},
+                 {"weights_owner", {0}, 0, 1, 0},
+                 {"padding", {.padding = true}, 0, 0, 0},
+                 {"fold", {.fold = true}, 0, 0, 0},
+                 {"weights", {.public_weights = true}, 0, 0, 0},
+                 {"model", {0}, 0, 0, 0xfffffffe},
+                 {"frac_bits", {0}, 20 ^ 19, 0, 0},
+                 {"takes", {0}, 3u << 8, 0, 0},
+                 {"gives", {0}, 1u << 16, 0, 0},
+                 {"model", {0}, SERVING_PASS, 0, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const model_pass *c = &cases[i].t;
+        model_pass t = good;
+        serving_form other = f;
+        char names[SERVING_NAMES_BYTES];
+        t.sequences = c->sequences != 0 ? c->sequences : t.sequences;
+        t.tokens = c->tokens != 0 ? c->tokens : t.tokens;
+        t.value_bits = c->value_bits != 0 ? c->value_bits : t.value_bits;
+        t.inner_bits = c->inner_bits != 0 ? c->inner_bits : t.inner_bits;
+        t.weight_bits = c->weight_bits != 0 ? c->weight_bits : t.weight_bits;
+        t.mode = c->mode != 0 ? c->mode : t.mode;
+        t.padding = !c->padding;
+        t.fold = !c->fold;
+        t.public_weights = !c->public_weights;
+        other.entry ^= cases[i].entry;
+        serving_put_terms(&other, &t, cases[i].weights_owner != 0 ? cases[i].weights_owner : 2,
+                          cases[i].model != 0 ? cases[i].model : UINT32_MAX);
+        const uvcc_request_shape s = serving_request(&other, 2);
+        serving_names(serving_differs(&f, &s), "", names);
+        assert_string_equal(names, cases[i].name);
+    }
+    char names[SERVING_NAMES_BYTES];
+    const serving_form row = serving_perceptron(5, 3, 12, 8);
+    const serving_form others = serving_perceptron(4, 2, 13, 9);
+    const uvcc_request_shape s = serving_request(&others, 9);
+    serving_names(serving_differs(&row, &s), "run.", names);
+    assert_string_equal(names, "run.features, run.classes, run.rows, run.frac_bits");
+    serving_names(UINT32_MAX, "a long word that stands before the name of each member, ", names);
+    assert_int_equal(strlen(names), SERVING_NAMES_BYTES - 1);
 }
 
 int main(void) {
@@ -381,6 +456,7 @@ int main(void) {
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_runs),
         cmocka_unit_test(test_patience),  cmocka_unit_test(test_hostile_words),
         cmocka_unit_test(test_shapes),    cmocka_unit_test(test_each_client_first),
+        cmocka_unit_test(test_terms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -203,6 +203,7 @@ static void keeps_to_policy(void **state) {
     outcome o = run_tool(words);
     assert_int_equal(o.status, 0);
     forget(&o);
+    assert_int_equal(unlink("p.txt"), 0);
 }
 
 /* Numbers that leave their range stop the run with the option to change. */

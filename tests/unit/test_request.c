@@ -31,6 +31,7 @@ typedef struct world {
     bool idle;         /* nobody computes */
     unsigned served;   /* of all three */
     uint64_t tx_bytes; /* of dialogs */
+    uint8_t terms;     /* of requests: these bytes and on; 0: none */
     unsigned lies;     /* bits of (party, lo or hi) that are answered wrong */
 } world;
 
@@ -215,11 +216,13 @@ static void ask(world *w, uint32_t rows, uint32_t cols) {
     assert_non_null(v);
     for (size_t i = 0; i < n; i++)
         v[i] = (int64_t)i * 11 - 5;
-    const uvcc_request_config c = {.size = sizeof c,
-                                   .alloc = test_allocator(&w->mem),
-                                   .random = test_random(&w->dice),
-                                   .shape = shape_of(rows, cols),
-                                   .values = v};
+    uvcc_request_config c = {.size = sizeof c,
+                             .alloc = test_allocator(&w->mem),
+                             .random = test_random(&w->dice),
+                             .shape = shape_of(rows, cols),
+                             .values = v};
+    for (uint8_t i = 0; w->terms != 0 && i < sizeof c.shape.terms; i++)
+        c.shape.terms[i] = (uint8_t)(w->terms + i);
     uvcc_request_free(w->r);
     assert_int_equal(uvcc_request_new(&w->r, &c), 0);
     free(v);
@@ -340,7 +343,7 @@ static void test_halves(void **state) {
     settle(&w);
     for (uint8_t k = 1; k <= 8; k++) {
         const uint8_t id[16] = {k};
-        uint8_t m[UVCCI_PIECE_HEAD + 64] = {'U', 'V', 'R', 'Q', 1};
+        uint8_t m[UVCCI_PIECE_HEAD + 64] = {'U', 'V', 'R', 'Q', 2};
         memcpy(m + 8, id, 16);
         m[24] = 64;
         m[26] = 0x40; /* 4 MiB and 64 bytes, of which these are the last */
@@ -378,7 +381,8 @@ static void test_late_answers(void **state) {
 /* Of a program that is not this one: hashlib's. */
 static void test_digest(void **state) {
     (void)state;
-    const uvcc_request_shape s = {4, 1, 2, 1, 1};
+    const uvcc_request_shape s = {
+        .entry = 4, .in_rows = 1, .in_cols = 2, .out_rows = 1, .out_cols = 1};
     uint8_t id[16], key[32], salt[32], component[16], out[32], want[32];
     memset(id, 1, sizeof id);
     memset(key, 2, sizeof key);
@@ -387,7 +391,7 @@ static void test_digest(void **state) {
     uvcci_request_digest(id, key, &s, 2, salt, component, out);
     test_hex_n("db3ab420c3ccebdfa95530ac2f3893e307ace2a10646d80605c2209ae85c0769", want, 32);
     assert_memory_equal(out, want, 32);
-    uint8_t m[UVCCI_PIECE_HEAD + 1] = {'U', 'V', 'R', 'Q', 1};
+    uint8_t m[UVCCI_PIECE_HEAD + 1] = {'U', 'V', 'R', 'Q', 2};
     uvcci_piece p;
     m[24] = 1;
     m[27] = m[35] = 0x10; /* 256 MiB and a byte, the last one */
@@ -478,7 +482,7 @@ static void settle(world *w) {
  * all parts of a request are in them. */
 static void test_unequal_requests(void **state) {
     (void)state;
-    for (unsigned what = 0; what < 5; what++) {
+    for (unsigned what = 0; what < 6; what++) {
         const uint8_t id[16] = {9};
         world w;
         open_world(&w);
@@ -489,9 +493,12 @@ static void test_unequal_requests(void **state) {
             if (p == 1 && what == 1)
                 s.entry++;
             if (p == 1 && what == 2)
-                s = (uvcc_request_shape){4, 1, 4, 2, 2};
+                s = (uvcc_request_shape){
+                    .entry = 4, .in_rows = 1, .in_cols = 4, .out_rows = 2, .out_cols = 2};
             if (p == 1 && what == 3)
                 s.out_cols++;
+            if (p == 1 && what == 5)
+                s.terms[11] = 1;
             send_body(&w, p, id, s, p == 1 && what == 4 ? 1 : 0, 96 + 64);
         }
         settle(&w);
@@ -501,6 +508,58 @@ static void test_unequal_requests(void **state) {
         assert_int_equal(memcmp(a->j.digest_hi, b->j.digest_lo, 32) == 0, what == 0);
         assert_int_equal(memcmp(b->j.digest_hi, c->j.digest_lo, 32) == 0, what == 0);
         assert_memory_not_equal(a->j.digest_lo, a->j.digest_hi, 32);
+        close_world(&w);
+    }
+}
+
+/* Terms come with the request, and why it was refused with the answer. */
+static void test_terms(void **state) {
+    (void)state;
+    world w;
+    open_world(&w);
+    w.idle = true;
+    w.terms = 7;
+    ask(&w, 2, 2);
+    settle(&w);
+    uint8_t id[16];
+    assert_int_equal(uvcc_request_id(w.r, id), 0);
+    for (unsigned p = 0; p < PARTIES; p++) {
+        job *b = job_of(&w, p, id);
+        assert_non_null(b);
+        for (unsigned i = 0; i < sizeof b->j.shape.terms; i++)
+            assert_int_equal(b->j.shape.terms[i], 7 + i);
+        assert_int_equal(uvcc_service_refuse(w.s[p], b->j.token, p == 1 ? 0 : 0x80000001u + p), 0);
+        assert_int_equal(uvcc_service_refuse(w.s[p], b->j.token, 1), UVCC_ERR_NOT_FOUND);
+        b->here = false;
+    }
+    assert_int_equal(until_answered(&w).kind, UVCC_REQUEST_FAILED);
+    for (unsigned p = 0; p < PARTIES; p++) {
+        assert_int_equal(state_of(&w).status[p], UVCC_REQUEST_REFUSED);
+        assert_int_equal(state_of(&w).why[p], p == 1 ? 0 : 0x80000001u + p);
+    }
+    assert_int_equal(uvcc_service_refuse(NULL, 1, 1), UVCC_ERR_USAGE);
+    close_world(&w);
+}
+
+/* Why goes with a refusal alone: an answer of another status that has it is none. */
+static void test_why_of_others(void **state) {
+    (void)state;
+    for (unsigned status = 0; status < UVCC_REQUEST_STATUSES; status++) {
+        world w;
+        open_world(&w);
+        w.idle = true;
+        ask(&w, 1, 1);
+        settle(&w);
+        uint8_t m[UVCCI_PIECE_HEAD + UVCCI_ANSWER_HEAD + 16] = {'U', 'V', 'R', 'Q', 2, 1};
+        const size_t body = UVCCI_ANSWER_HEAD + (status == UVCC_REQUEST_OK ? 16 : 0);
+        assert_int_equal(uvcc_request_id(w.r, m + 8), 0);
+        m[24] = (uint8_t)body;
+        m[UVCCI_PIECE_HEAD] = (uint8_t)status;
+        m[UVCCI_PIECE_HEAD + 4] = m[UVCCI_PIECE_HEAD + 8] = status == UVCC_REQUEST_OK;
+        m[UVCCI_PIECE_HEAD + 12] = 1;
+        assert_int_equal(uvcc_dialog_send(w.from[0], m, UVCCI_PIECE_HEAD + body, w.now), 0);
+        settle(&w);
+        assert_int_equal(state_of(&w).missing, status == UVCC_REQUEST_REFUSED ? 6 : 7);
         close_world(&w);
     }
 }
@@ -641,11 +700,11 @@ static void test_other_bytes(void **state) {
     const uint8_t id[16] = {3}, other[16] = {4};
     send_body(&w, 0, id, shape_of(2, 2), 0, 96 + 48); /* not of its shape */
     send_body(&w, 0, other, shape_of(0, 2), 0, 96);
-    uint8_t m[UVCCI_PIECE_HEAD + 160] = {'U', 'V', 'R', 'Q', 1};
+    uint8_t m[UVCCI_PIECE_HEAD + 160] = {'U', 'V', 'R', 'Q', 2};
     m[8] = 5;
     m[24] = 160;
-    uvcci_put_shape(&(uvcc_request_shape){4, 2, 2, 2, 2}, m + UVCCI_PIECE_HEAD);
-    m[UVCCI_PIECE_HEAD + 31] = 1; /* not zero */
+    uvcci_put_shape(&(uvcc_request_shape){.entry = 4, .in_rows = 2, .in_cols = 2, .out_cols = 2},
+                    m + UVCCI_PIECE_HEAD); /* asks for no row */
     assert_int_equal(uvcc_dialog_send(w.to[0], m, sizeof m, w.now), 0);
     m[8] = 6;
     for (unsigned k = 0; k < 9; k++) {
@@ -746,6 +805,8 @@ int main(void) {
         cmocka_unit_test(test_parties_vanish),
         cmocka_unit_test(test_wrong_answers),
         cmocka_unit_test(test_unequal_requests),
+        cmocka_unit_test(test_terms),
+        cmocka_unit_test(test_why_of_others),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_answers_are_kept),
         cmocka_unit_test(test_gone_is_said_again),

@@ -8,21 +8,51 @@
 
 enum { WAIT_DEFAULT_S = 60, WAIT_MAX_S = 86400, WHERE_BYTES = 32 };
 
-static int read_party(bench_job *j, unsigned p, const json_t *o, const flag_message *m) {
+/* "tcp:[::1]" has colons and no port. */
+static bool has_port(const char *host) {
+    const char *colon = strrchr(host, ':'), *bracket = strrchr(host, ']');
+    return colon != NULL && colon != host && colon[1] != '\0' &&
+           (bracket == NULL || colon > bracket);
+}
+
+/* A path is relative to the file, so that all three find each other, wherever they are started. */
+static int put_address(const char *file, const char *place, const char *member, const char *a,
+                       char out[UVCC_NET_ADDRESS_BYTES], const flag_message *m) {
+    const bool path = strncmp(a, "unix:", 5) == 0 && a[5] != '\0';
+    const char *slash = strrchr(file, '/');
+    if (!path && (strncmp(a, "tcp:", 4) != 0 || !has_port(a + 4)))
+        return flag_fail(m, "%s.%s: give tcp:HOST:PORT or unix:PATH", place, member);
+    const int n = path && a[5] != '/' && slash != NULL
+                      ? snprintf(out, UVCC_NET_ADDRESS_BYTES, "unix:%.*s%s",
+                                 (int)(slash + 1 - file), file, a + 5)
+                      : snprintf(out, UVCC_NET_ADDRESS_BYTES, "%s", a);
+    return n < (int)UVCC_NET_ADDRESS_BYTES ? 0 : flag_fail(m, "%s.%s: is too long", place, member);
+}
+
+static int read_party(bench_job *j, const char *file, unsigned p, const json_t *o,
+                      const flag_message *m) {
     static const char *const names[] = {"address", "listen", NULL};
+    const char *given[2] = {NULL, NULL}, **const to[2] = {&j->address[p], &j->listen[p]};
     char where[WHERE_BYTES];
     (void)snprintf(where, sizeof where, "parties[%u]", p);
-    if (flags_json_only(o, where, names, m) != 0 ||
-        flags_json_text(o, where, "address", &j->address[p], m) != 0 ||
-        flags_json_text(o, where, "listen", &j->listen[p], m) != 0)
+    if (flags_json_only(o, where, names, m) != 0)
         return -1;
-    const char *a = j->address[p];
-    if (a == NULL || (strncmp(a, "tcp:", 4) != 0 && strncmp(a, "unix:", 5) != 0))
-        return flag_fail(m, "%s.address: give tcp:HOST:PORT or unix:PATH", where);
+    for (unsigned i = 0; i < 2; i++) {
+        if (flags_json_text(o, where, names[i], &given[i], m) != 0)
+            return -1;
+        if (i == 0 && given[i] == NULL)
+            given[i] = ""; /* it must be given */
+        if (given[i] != NULL && put_address(file, where, names[i], given[i], j->text[p][i], m) != 0)
+            return -1;
+        *to[i] = given[i] != NULL ? j->text[p][i] : NULL;
+    }
+    for (unsigned q = 0; q < p; q++)
+        if (strcmp(j->address[q], j->address[p]) == 0)
+            return flag_fail(m, "%s.address: is that of party %u too; each has its own", where, q);
     return 0;
 }
 
-static int read_all(bench_job *j, const flag_message *m) {
+static int read_all(bench_job *j, const char *file, const flag_message *m) {
     static const char *const names[] = {"parties", "wait_s", NULL};
     uint64_t wait_s = WAIT_DEFAULT_S;
     if (!json_is_object(j->root))
@@ -36,7 +66,7 @@ static int read_all(bench_job *j, const flag_message *m) {
                             "and 2");
     j->wait_s = (uint32_t)wait_s;
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
-        if (read_party(j, p, json_array_get(list, p), m) != 0)
+        if (read_party(j, file, p, json_array_get(list, p), m) != 0)
             return -1;
     return 0;
 }
@@ -48,7 +78,7 @@ int bench_job_open(bench_job *j, const char *path, const flag_message *m) {
     j->root = flags_json_load(path, m);
     if (j->root == NULL)
         return -1;
-    return read_all(j, &inner) == 0 ? 0 : flag_fail(m, "%s: %s", path, why);
+    return read_all(j, path, &inner) == 0 ? 0 : flag_fail(m, "%s: %s", path, why);
 }
 
 void bench_job_close(bench_job *j) {

@@ -5,7 +5,7 @@
 #define UVCC_TOOLS_BENCH_JOB_H
 
 #include <jansson.h>
-#include <uvcc/types.h>
+#include <uvcc/net.h>
 
 #include "../flags.h"
 
@@ -14,6 +14,7 @@ typedef struct bench_job {
     const char *address[UVCC_PARTIES]; /* tcp:HOST:PORT, unix:PATH */
     const char *listen[UVCC_PARTIES];  /* where it listens, if that is another one; else NULL */
     uint32_t wait_s;                   /* how long a peer may be away */
+    char text[UVCC_PARTIES][2][UVCC_NET_ADDRESS_BYTES]; /* of these */
 } bench_job;
 
 /* 0, or -1 and a line that begins with the file's name. bench_job_close() follows in any case. */

@@ -13,8 +13,6 @@
 #include "result.h"
 
 static const char *const backends[] = {"cpu", "gpu", NULL};
-static const char *const weights_names[] = {"secret", "public", NULL};
-static const char *const modes[] = {"fast", "exact", "exact-dcf", NULL};
 static const char *const micros[] = {"", /* none; an option's value is never empty */
 #define UVCC_MICRO(NAME, name, shape, what) name,
 #include "micros.def"
@@ -42,7 +40,7 @@ static const flag options[] = {
      "passes that are measured (5)"},
     {"warmup", "N", FLAG_COUNT, AT(warmup), 1, BENCH_ITERS_MAX, NULL,
      "passes before them, which find cold memory (1; 2 on a device)"},
-    {"weights", "secret|public", FLAG_CHOICE, AT(public_weights), 0, 0, weights_names,
+    {"weights", "secret|public", FLAG_CHOICE, AT(public_weights), 0, 0, model_weights_names,
      "whether all parties know the weights (secret)"},
     {"threads", "N", FLAG_COUNT, AT(threads), 1, 256, NULL,
      "compute threads of each party on the CPU (4)"},
@@ -58,7 +56,7 @@ static const flag options[] = {
      "with embedding and head: numbers of tokens in, logits of the last one or pooled rows out"},
     {"fold", NULL, FLAG_SWITCH, AT(fold), 0, 0, NULL,
      "of a pre-norm model: norms' gains and shifts went into the matrices behind them"},
-    {"mode", "fast|exact|exact-dcf", FLAG_CHOICE, AT(mode), 0, 0, modes,
+    {"mode", "fast|exact|exact-dcf", FLAG_CHOICE, AT(mode), 0, 0, model_mode_names,
      "how truncations are made (fast)"},
     {"frac-bits", "N", FLAG_COUNT, AT(frac_bits), 12, 20, NULL, "bits of fractions (12)"},
     {"value-bits", "N", FLAG_COUNT, AT(value_bits), 1, 12, NULL,
@@ -324,11 +322,12 @@ int bench_main(int argc, char *const *argv) {
     char *line = command_line(argc, argv);
     r.command = line;
     r.hardware = hardware_json(o.hardware);
-    interrupt_catch();
     const bool right = r.hardware != NULL && line != NULL && check_json(&o) == EXIT_DONE;
     report_json *json = right ? report_json_open(o.run.json) : NULL;
     const int status = json != NULL ? run(&o, &r, json) : EXIT_BAD_INPUT;
     report_json_close(json);
+    if (status == EXIT_INTERRUPTED)
+        interrupt_end();
     json_decref(r.hardware);
     free(line);
     bench_job_close(&job);

@@ -3,6 +3,8 @@
  * nothing moves anywhere follows from two exchanges of numbers. */
 #include "peers.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uvcc/host.h>
@@ -39,6 +41,7 @@ struct peers {
     peers_hooks hooks;
     int status; /* of a hook, or of an event that ends all */
     bool over;  /* ends are expected */
+    atomic_bool given_up;
     uint64_t away_since[UVCC_PARTIES], look_at;
     bool told[UVCC_PARTIES];
 };
@@ -80,16 +83,33 @@ void peers_away(const peers *x, char out[PEERS_TEXT_BYTES]) {
             return;
 }
 
+/* For as long as the job lets it: it never comes back, since a run is not begun anew. */
+static int missing(const peers *x, unsigned q) {
+    char why[PEERS_TEXT_BYTES];
+    const uint32_t s = x->job->wait_s;
+    if (is_away(x, q, why))
+        return report_error(EXIT_FAILED,
+                            "%s, for %u s now: start all three processes, with the same --job", why,
+                            s);
+    return report_error(EXIT_FAILED,
+                        "party %u (%s) is connected and says nothing, for %u s now: its process "
+                        "was stopped, or its machine or the way there is gone",
+                        q, x->job->address[q], s);
+}
+
 static int on_event(peers *x, peers_end *end, const uvcc_event *e) {
     char away[PEERS_TEXT_BYTES];
     end->ready = end->ready || e->kind == UVCC_EVENT_READY;
     end->closed = end->closed || e->kind == UVCC_EVENT_CLOSED;
     end->finished += e->kind == UVCC_EVENT_STEP_FINISHED;
     if (x->over || x->status != EXIT_DONE /* which was said */ ||
-        (e->kind != UVCC_EVENT_ABORTED && e->kind != UVCC_EVENT_MISMATCH))
+        (e->kind != UVCC_EVENT_ABORTED && e->kind != UVCC_EVENT_MISMATCH &&
+         e->kind != UVCC_EVENT_PEER_SILENT))
         return EXIT_DONE;
     if (interrupted()) /* so were the others, which were sooner */
         return EXIT_INTERRUPTED;
+    if (e->kind == UVCC_EVENT_PEER_SILENT)
+        return missing(x, e->peer);
     if (e->kind == UVCC_EVENT_MISMATCH)
         return report_error(EXIT_BAD_INPUT,
                             "party %u does not fit: another %s; give all three processes the same "
@@ -128,6 +148,17 @@ static int add(peers *x, peers_end *end,
     return rc == 0 ? EXIT_DONE : failed(x, "the net", rc);
 }
 
+/* Where it listens. */
+static const char *own_address(const peers *x) {
+    const char *own = x->job->listen[x->party];
+    return own != NULL ? own : x->job->address[x->party];
+}
+
+/* NULL: it has none. */
+static const char *socket_file(const char *address) {
+    return strncmp(address, "unix:", 5) == 0 ? address + 5 : NULL;
+}
+
 static int open_net(peers *x) {
     uvcc_net_config c;
     uvcc_net_config_default(&c);
@@ -137,9 +168,10 @@ static int open_net(peers *x) {
     int rc = uvcc_net_new(&x->net, &c);
     if (rc != 0)
         return failed(x, "the net", rc);
-    const char *own = x->job->listen[x->party];
-    own = own != NULL ? own : x->job->address[x->party];
+    const char *own = own_address(x);
     rc = uvcc_net_listen(x->net, own, NULL, NULL);
+    if (rc == 0 && socket_file(own) != NULL)
+        temporary_begin(socket_file(own));
     if (rc == 0)
         return EXIT_DONE;
     return *x->net_line != '\0' ? report_error(EXIT_FAILED, "%s", x->net_line) : failed(x, own, rc);
@@ -147,7 +179,6 @@ static int open_net(peers *x) {
 
 /* ---- waiting ---- */
 
-/* A peer whose process is gone never comes back: a run is not begun anew. */
 static int look_at_peers(peers *x, uint64_t now) {
     char why[PEERS_TEXT_BYTES];
     for (unsigned q = 0; q < UVCC_PARTIES; q++) {
@@ -160,9 +191,7 @@ static int look_at_peers(peers *x, uint64_t now) {
             x->away_since[q] = now;
         const uint64_t away = now - x->away_since[q];
         if (away >= x->job->wait_s * S)
-            return report_error(EXIT_FAILED,
-                                "%s, for %u s now: start all three processes, with the same --job",
-                                why, x->job->wait_s);
+            return missing(x, q);
         if (away >= TELL_NS && !x->told[q])
             report_line(true, "waiting: %s", why);
         x->told[q] = x->told[q] || away >= TELL_NS;
@@ -183,6 +212,39 @@ static int turn(peers *x) {
     }
     const int rc = uvcc_net_wait(x->net, x->look_at);
     return rc < 0 && !x->over ? failed(x, "a session", rc) : x->status;
+}
+
+typedef struct errand {
+    peers *x;
+    int (*work)(void *user);
+    void *user;
+    int status;
+    atomic_bool done;
+} errand;
+
+static void *run_errand(void *user) {
+    errand *e = user;
+    e->status = e->work(e->user);
+    atomic_store(&e->done, true);
+    uvcc_net_wake(e->x->net);
+    return NULL;
+}
+
+bool peers_given_up(const peers *x) {
+    return x != NULL && atomic_load(&x->given_up);
+}
+
+int peers_meanwhile(peers *x, int (*work)(void *user), void *user) {
+    errand e = {.x = x, .work = work, .user = user};
+    pthread_t thread;
+    int status = x->status;
+    if (pthread_create(&thread, NULL, run_errand, &e) != 0)
+        return report_error(EXIT_FAILED, "a thread cannot be made");
+    while (status == EXIT_DONE && !atomic_load(&e.done))
+        status = turn(x);
+    atomic_store(&x->given_up, status != EXIT_DONE);
+    (void)pthread_join(thread, NULL);
+    return status != EXIT_DONE ? status : e.status;
 }
 
 int peers_run(peers *x) {
@@ -229,7 +291,8 @@ static int open_numbers(peers *x) {
     seeded_session(&c, &al, "bench numbers", 0, x->party, NULL, &x->log);
     c.random = uvcc_seeded(&x->random, 0, x->party);
     c.checks.audit_off = true;
-    c.links.keepalive_ns = 0;
+    c.links.keepalive_ns = 0; /* in time for silence_ns */
+    c.links.silence_ns = x->job->wait_s * S;
     rc = uvcc_cpu_new(&x->numbers.cpu, &cpu);
     if (rc == 0)
         rc = uvcc_session_new(&x->numbers.s, &c);
@@ -367,7 +430,14 @@ void peers_close(peers *x, bool well) {
     while (x->net != NULL && !all_closed(x) && peers_now() < until &&
            uvcc_net_wait(x->net, peers_now() + LOOK_NS) >= 0) {
     }
+}
+
+void peers_free(peers *x) {
+    if (x == NULL)
+        return;
     uvcc_net_free(x->net);
+    if (socket_file(own_address(x)) != NULL)
+        temporary_end(socket_file(own_address(x)));
     uvcc_cpu_free(x->numbers.cpu);
     uvcc_session_free(x->numbers.s);
     uvcc_program_free(x->program);

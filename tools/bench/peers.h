@@ -18,12 +18,21 @@ enum { PEERS_NUMBERS = 256, PEERS_NUMBER_BITS = 60 };
 /* Those that return an int return an exit status, after reporting; what the two hooks return ends
  * the wait, as does a peer that is away for longer than the job's wait_s. */
 
-/* Listens, calls, and goes on when all three are there. */
+/* Listens, calls, and goes on when all three are there. A peer that is connected and says nothing
+ * for wait_s is as one that is away: two that wait for each other's work say that they are there.
+ */
 int peers_open(peers **out, const bench_job *j, unsigned party);
-/* Jobs and sessions of this process come to an end; `well`: of the others too, which it waits for.
- * NULL is allowed. Executors are the caller's and still there. */
+/* Sessions of this process come to an end; `well`: of the others too, which it waits for. NULL is
+ * allowed. */
 void peers_close(peers *x, bool well);
-/* The hook that an executor with threads needs. */
+/* After the caller's executors, whose threads may wake the net. NULL is allowed. */
+void peers_free(peers *x);
+/* Does work that takes long in another thread, so that the others hear of this party while it
+ * lasts: its status, or of what ended the wait. Then too it has come to its end, which it does
+ * sooner if it looks at peers_given_up(). */
+int peers_meanwhile(peers *x, int (*work)(void *user), void *user);
+bool peers_given_up(const peers *x); /* false if x is NULL */
+/* The hook that an executor needs. It has threads, so that this one is there for the others. */
 void peers_configure(peers *x, uvcc_cpu_config *executor);
 uint64_t peers_now(void);
 

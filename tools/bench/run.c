@@ -135,7 +135,8 @@ static int open_executor(run *r, unsigned p, uvcc_config *cfg) {
     party_run *me = &r->party[p];
     uvcc_cpu_config x = {.size = sizeof x,
                          .alloc = uvcc_host_allocator(),
-                         .mode = o->threads > 1 ? UVCC_CPU_THREADS : UVCC_CPU_INLINE,
+                         .mode = o->threads > 1 || r->threads == NULL ? UVCC_CPU_THREADS
+                                                                      : UVCC_CPU_INLINE,
                          .threads = o->threads,
                          .job = watch_job,
                          .job_user = &me->watch};
@@ -335,7 +336,7 @@ static int set_weights(run *r) {
             break;
         status = set_weight(r, t, v);
         free(v);
-        if (status == EXIT_DONE && interrupted())
+        if (status == EXIT_DONE && (interrupted() || peers_given_up(r->peers)))
             status = EXIT_INTERRUPTED;
     }
     return status;
@@ -421,14 +422,25 @@ static int open_host(run *r) {
     return rc == 0 ? EXIT_DONE : failed(r, "threads", rc);
 }
 
+static int set_up(void *user) {
+    run *r = user;
+    int status = EXIT_DONE;
+    for (unsigned p = r->first; p < r->end && status == EXIT_DONE; p++)
+        status = open_party(r, p);
+    return status == EXIT_DONE ? set_weights(r) : status;
+}
+
+/* An interruption ends threads that are being set up at once, since nothing is measured yet; of
+ * processes the others have to hear of it. */
 static int open_run(run *r) {
     r->first = r->o->job != NULL ? r->o->party : 0;
     r->end = r->o->job != NULL ? r->o->party + 1 : UVCC_PARTIES;
+    if (r->o->job != NULL)
+        interrupt_catch();
     int status = open_host(r);
-    for (unsigned p = r->first; p < r->end && status == EXIT_DONE; p++)
-        status = open_party(r, p);
     if (status == EXIT_DONE)
-        status = set_weights(r);
+        status = r->peers != NULL ? peers_meanwhile(r->peers, set_up, r) : set_up(r);
+    interrupt_catch();
     for (unsigned p = r->first; p < r->end && status == EXIT_DONE; p++)
         status = start_party(r, p);
     r->until_ready = parties_here(r);
@@ -436,12 +448,14 @@ static int open_run(run *r) {
 }
 
 /* Executors go first: jobs that are out end before their memory goes. */
-static void close_run(run *r, bool well) {
-    peers_close(r->peers, well);
+static void close_run(run *r) {
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        uvcc_cpu_free(r->party[p].executor);
+        uvcc_cpu_free(r->party[p].under);
+    }
+    peers_free(r->peers);
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         party_run *me = &r->party[p];
-        uvcc_cpu_free(me->executor);
-        uvcc_cpu_free(me->under);
         uvcc_session_free(me->session);
         unfused_free(me->unfused);
         card_close(me->card);
@@ -450,6 +464,7 @@ static void close_run(run *r, bool well) {
     parties_free(r->threads);
     free(r->family);
     (void)pthread_mutex_destroy(&r->lock);
+    free(r);
 }
 
 /* ---- passes ---- */
@@ -679,7 +694,8 @@ int bench_run(const subject *s, figures *out) {
         status = measure(r, out);
     if (status == EXIT_DONE && s->o->check)
         status = compare(r, out);
-    close_run(r, status == EXIT_DONE || r->differ);
-    free(r);
+    peers_close(r->peers, status == EXIT_DONE || r->differ);
+    if (status != EXIT_INTERRUPTED) /* else the process ends soon: interrupt_end() */
+        close_run(r);
     return status;
 }

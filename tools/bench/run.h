@@ -30,7 +30,7 @@ typedef struct figures {
 } figures;
 
 /* An exit status after reporting. Interrupted, or failed after a pass: *out has what was measured
- * until then. */
+ * until then. What was interrupted keeps its memory, for interrupt_end(). */
 int bench_run(const subject *s, figures *out);
 
 #endif

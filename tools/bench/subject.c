@@ -190,20 +190,20 @@ static int apply_options(subject *s) {
 static int open_checkpoint(subject *s) {
     const bench_options *o = s->o;
     const model_options with = {.word = {"bench", o->model},
-                                .sequences = o->batch_size,
-                                .tokens = o->seq_len,
-                                .frac_bits = o->frac_bits != 0 ? o->frac_bits : 12,
-                                .value_bits = o->value_bits,
-                                .weight_bits = o->weight_bits,
-                                .inner_bits = o->inner_bits,
-                                .mode = o->mode,
-                                .takes = o->whole ? TAKES_TOKENS : TAKES_HIDDEN,
-                                .fold = o->fold,
-                                .public_weights = o->public_weights != 0};
+                                .pass = {.sequences = o->batch_size,
+                                         .tokens = o->seq_len,
+                                         .frac_bits = o->frac_bits != 0 ? o->frac_bits : 12,
+                                         .value_bits = o->value_bits,
+                                         .weight_bits = o->weight_bits,
+                                         .inner_bits = o->inner_bits,
+                                         .mode = o->mode,
+                                         .takes = o->whole ? TAKES_TOKENS : TAKES_HIDDEN,
+                                         .fold = o->fold,
+                                         .public_weights = o->public_weights != 0}};
     loaded *l = calloc(1, sizeof *l);
     if (l == NULL)
         return no_memory();
-    const int status = model_load(l, &with, o->seq_len);
+    const int status = model_load(l, &with);
     if (status != EXIT_DONE) {
         free(l);
         return status;

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ask.c - the loop of a client: sockets, a dialog with each party, one request at a time. */
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 #include <uvcc/dialog.h>
 #include <uvcc/host.h>
 
@@ -33,6 +37,7 @@ typedef struct party_end {
 struct client {
     const client_config *c;
     uint64_t patience_ns;
+    int lock; /* the identity's file; negative: none */
     uvcc_net *net;
     party_end party[UVCC_PARTIES];
     uvcc_request *request;
@@ -106,6 +111,24 @@ static int open_dialog(client *c, unsigned p) {
                    : report_error(EXIT_FAILED, "party %u: %s", p, uvcc_error_text(rc));
 }
 
+/* The lock of the identity's file, which ends with this process, however it ends. A party talks
+ * with one process of an identity at a time, so two would take its dialogs from each other. Where
+ * files cannot be locked the parties tell of it: why_not(). */
+static int take_identity(client *c) {
+    const party_config *p = &c->c->parties;
+    char path[PARTY_PATH_BYTES];
+    if (!config_path(p, p->identity, path))
+        return report_error(EXIT_BAD_INPUT, "%s: identity: the path is too long", p->file);
+    c->lock = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (c->lock < 0 || flock(c->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return EXIT_DONE;
+    return report_error(EXIT_LATER,
+                        "%s: identity: another uvcc client asks with %s now, and a party talks "
+                        "with one at a time: wait for its end, or give this one an identity of its "
+                        "own (uvcc keygen), which the parties list too",
+                        p->file, path);
+}
+
 int client_open(client **out, const client_config *config, uint32_t patience_s) {
     uvcc_net_config n;
     client *c = calloc(1, sizeof *c);
@@ -113,15 +136,19 @@ int client_open(client **out, const client_config *config, uint32_t patience_s) 
     if (c == NULL)
         return report_error(EXIT_FAILED, "out of memory");
     c->c = config;
+    c->lock = -1;
     c->patience_ns = patience_s * NS_PER_S;
+    int status = take_identity(c);
+    if (status != EXIT_DONE)
+        return status;
     uvcc_net_config_default(&n);
     n.alloc = uvcc_host_allocator();
     n.random = uvcc_host_random();
     n.log = (uvcc_logger){keep_net_line, c};
     n.retry_max_ns = NS_PER_S; /* somebody waits */
     const int rc = uvcc_net_new(&c->net, &n);
-    int status =
-        rc == 0 ? EXIT_DONE : report_error(EXIT_FAILED, "the net: %s", uvcc_error_text(rc));
+    if (rc != 0)
+        status = report_error(EXIT_FAILED, "the net: %s", uvcc_error_text(rc));
     for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++)
         status = open_dialog(c, p);
     return status;
@@ -137,6 +164,8 @@ void client_close(client *c) {
         uvcc_dialog_free(c->party[p].dialog);
     }
     uvcc_net_free(c->net);
+    if (c->lock >= 0)
+        (void)close(c->lock);
     free(c);
 }
 
@@ -270,6 +299,17 @@ static uint8_t who_said(const uvcc_request_state *st, uvcc_request_status status
 
 /* ---- a request ---- */
 
+/* The parties say by what members. */
+static int refused(const client *c, const uvcc_request_state *st, uint8_t by) {
+    char who[32], names[SERVING_NAMES_BYTES];
+    serving_names(st->why[0] | st->why[1] | st->why[2], c->c->run != NULL ? "run." : "", names);
+    return report_error(EXIT_BAD_INPUT,
+                        "%s %s the request: %s of %s %s another one than in job.run there; copy "
+                        "what the parties have",
+                        parties_of(by, who), several(by) ? "refuse" : "refuses", names,
+                        c->c->parties.file, strchr(names, ',') != NULL ? "are each" : "is");
+}
+
 /* What a request came to that failed: EXIT_LATER asks for another one. */
 static int judge(const client *c, const uvcc_request_state *st, uint64_t *wait_ns) {
     char who[32];
@@ -287,11 +327,7 @@ static int judge(const client *c, const uvcc_request_state *st, uint64_t *wait_n
             "program sent all three the same, so one of the parties changed its own",
             parties_of(by, who), several(by) ? "say" : "says");
     if ((by = who_said(st, UVCC_REQUEST_REFUSED)) != 0)
-        return report_error(EXIT_BAD_INPUT,
-                            "%s %s the request: %s of %s %s not those of job.run there",
-                            parties_of(by, who), several(by) ? "refuse" : "refuses",
-                            c->c->run != NULL ? "run" : "features, classes, frac_bits or rows",
-                            c->c->parties.file, c->c->run != NULL ? "has members that are" : "are");
+        return refused(c, st, by);
     if (who_said(st, UVCC_REQUEST_BUSY) != 0)
         *wait_ns = BUSY_NS;
     return EXIT_LATER;

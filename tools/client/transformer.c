@@ -19,7 +19,7 @@ static int open_model(client_config *c) {
     char path[PARTY_PATH_BYTES];
     if (c->model == NULL)
         return EXIT_DONE;
-    if (c->run->run.takes != TAKES_HIDDEN)
+    if (c->run->run.pass.takes != TAKES_HIDDEN)
         return report_error(EXIT_BAD_INPUT,
                             "%s: model does nothing with run.takes \"one-hot\": the embeddings are "
                             "the parties'; leave it out",
@@ -34,20 +34,21 @@ static int open_model(client_config *c) {
 static int check_values(const pass *v) {
     const model_input *in = &v->f.p.in;
     const size_t n = (size_t)in->sequences * in->tokens * v->f.p.shape.width;
-    const int64_t limit = (int64_t)1 << (v->run.value_bits + v->run.frac_bits);
-    for (size_t i = 0; v->run.takes == TAKES_HIDDEN && i < n; i++)
+    const int64_t limit = (int64_t)1 << (v->run.pass.value_bits + v->run.pass.frac_bits);
+    for (size_t i = 0; v->run.pass.takes == TAKES_HIDDEN && i < n; i++)
         if (v->f.x[i] <= -limit || v->f.x[i] >= limit)
             return report_error(EXIT_BAD_INPUT,
                                 "sequence %zu, token %zu: the row has a value of %u or more, which "
                                 "run.value_bits does not hold; ask the parties for more",
                                 i / v->f.p.shape.width / in->tokens + 1,
-                                i / v->f.p.shape.width % in->tokens + 1, 1u << v->run.value_bits);
+                                i / v->f.p.shape.width % in->tokens + 1,
+                                1u << v->run.pass.value_bits);
     return EXIT_DONE;
 }
 
 int client_pass_read(client_config *c, const client_asks *a) {
     pass *v = c->run;
-    if (v->run.takes == TAKES_HIDDEN && c->model == NULL && a->input == NULL)
+    if (v->run.pass.takes == TAKES_HIDDEN && c->model == NULL && a->input == NULL)
         return report_error(EXIT_BAD_INPUT,
                             "%s: the parties take rows of hidden states: give \"model\", the "
                             "directory of the checkpoint with the embeddings, or --input FILE with "
@@ -70,11 +71,11 @@ static int64_t *rows_of(const client_config *c, size_t *count) {
     const pass *v = c->run;
     const model_input *in = &v->f.p.in;
     const size_t rows = (size_t)in->sequences * in->tokens, all = c->form.in_cols;
-    const size_t cols = all - (v->run.padding ? 1 : 0);
+    const size_t cols = all - (v->run.pass.padding ? 1 : 0);
     int64_t *values = malloc(rows * all * sizeof *values);
     for (size_t r = 0; values != NULL && r < rows; r++) {
         memcpy(values + r * all, v->f.x + r * cols, cols * sizeof *values);
-        if (v->run.padding)
+        if (v->run.pass.padding)
             values[r * all + cols] = in->padding[r];
     }
     *count = rows * all;

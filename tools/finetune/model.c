@@ -17,19 +17,19 @@ static uint32_t labels_of(const ft_data *d, const ft_options *o) {
 
 static int load(ft_model *m, const ft_data *d, const ft_options *o, uint8_t gives) {
     model_options mo = {.word = {"train", o->model},
-                        .sequences = 1,
-                        .tokens = d->tokens,
-                        .frac_bits = o->frac_bits,
-                        .value_bits = o->value_bits,
-                        .weight_bits = o->weight_bits,
-                        .inner_bits = o->inner_bits,
-                        .mode = o->mode,
-                        .takes = o->public_weights ? TAKES_HIDDEN : TAKES_ONE_HOT,
-                        .gives = gives,
-                        .public_weights = o->public_weights,
-                        .fold = o->fold,
+                        .pass = {.sequences = 1,
+                                 .tokens = d->tokens,
+                                 .frac_bits = o->frac_bits,
+                                 .value_bits = o->value_bits,
+                                 .weight_bits = o->weight_bits,
+                                 .inner_bits = o->inner_bits,
+                                 .mode = o->mode,
+                                 .takes = o->public_weights ? TAKES_HIDDEN : TAKES_ONE_HOT,
+                                 .gives = gives,
+                                 .public_weights = o->public_weights,
+                                 .fold = o->fold},
                         .ignore_unknown = o->ignore_unknown};
-    const int status = model_load(&m->from, &mo, d->tokens);
+    const int status = model_load(&m->from, &mo);
     if (status != EXIT_DONE || m->from.refused[0] == '\0')
         return status;
     const int why = model_refuse(&m->from);

@@ -7,13 +7,13 @@
 #include <uvcc/finetune.h>
 
 #include "../compute.h"
+#include "../model/description.h"
 #include "../runflags.h"
 
 static const char *const methods[] = {"head", "lora", "full", NULL};
 static const char *const pools[] = {"first", "tanh", "mean", NULL};
 static const char *const adapts[] = {"q", "k", "qk", "v", "qv", "kv", "qkv", NULL};
 static const char *const optimizers[] = {"sgd", "momentum", "adamw", NULL};
-static const char *const modes[] = {"fast", "exact", "exact-dcf", NULL};
 static const char *const receivers[] = {"0", "1", "2", "all", NULL};
 
 enum { ADAPT_QV = 4, TO_ALL = 3 };
@@ -64,7 +64,7 @@ static const flag flags[] = {
      "gains and shifts of norms go into the matrices behind them (docs/pretrained.md). With "
      "--method "
      "head, and not of bert"},
-    {"mode", "fast|exact|exact-dcf", FLAG_CHOICE, AT(mode), 0, 0, modes,
+    {"mode", "fast|exact|exact-dcf", FLAG_CHOICE, AT(mode), 0, 0, model_mode_names,
      "how truncations are made and functions find their table entry: fast rounds at random, the "
      "two others give the same weights as the plaintext run (fast)"},
     {"frac-bits", "N", FLAG_COUNT, AT(frac_bits), 12, 20, NULL, "bits of fractions (16)"},

@@ -135,7 +135,9 @@ static int set_weights(ft_run *r) {
     const uvcc_random random = uvcc_seeded(&seeded, r->o->run.seed, UINT32_MAX);
     int status = EXIT_DONE;
     for (uint32_t i = 0; i < r->model.count && status == EXIT_DONE; i++)
-        if (!r->start.resumes || r->model.weight[i].open) /* public ones are in no checkpoint */
+        if (interrupted())
+            status = EXIT_INTERRUPTED;
+        else if (!r->start.resumes || r->model.weight[i].open) /* others are in the checkpoint */
             status = set_weight(r, i, &random);
     return status;
 }
@@ -517,7 +519,6 @@ int ft_train_main(int argc, char *const *argv) {
     }
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
-    interrupt_catch();
     int status = check_places(&o);
     if (status != EXIT_DONE)
         return status;

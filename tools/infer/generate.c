@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "../escape.h"
-#include "../interrupt.h"
 
 enum { FILLER_BYTE = '\n', WINDOW_MORE = 32 };
 

@@ -269,20 +269,20 @@ static int calibrate(infer *f, const flag_message *m) {
 int infer_load(infer *f) {
     const infer_options *o = f->o;
     const model_options asked = {.word = {"infer", o->model},
-                                 .sequences = 1,
-                                 .frac_bits = o->frac_bits,
-                                 .value_bits = o->value_bits,
-                                 .weight_bits = o->weight_bits,
-                                 .inner_bits = o->inner_bits,
-                                 .mode = o->mode,
-                                 .takes = o->public_weights ? TAKES_HIDDEN
-                                          : o->view         ? TAKES_ONE_HOT
-                                                            : TAKES_TOKENS,
-                                 .gives = o->gives,
-                                 .public_weights = o->public_weights != 0,
-                                 .fold = o->fold,
+                                 .pass = {.sequences = 1,
+                                          .frac_bits = o->frac_bits,
+                                          .value_bits = o->value_bits,
+                                          .weight_bits = o->weight_bits,
+                                          .inner_bits = o->inner_bits,
+                                          .mode = o->mode,
+                                          .takes = o->public_weights ? TAKES_HIDDEN
+                                                   : o->view         ? TAKES_ONE_HOT
+                                                                     : TAKES_TOKENS,
+                                          .gives = o->gives,
+                                          .public_weights = o->public_weights != 0,
+                                          .fold = o->fold},
                                  .ignore_unknown = o->ignore_unknown};
-    const int status = model_load(&f->l, &asked, 0);
+    const int status = model_load(&f->l, &asked);
     if (status == EXIT_DONE && f->l.all.clipped != 0)
         return report_error(EXIT_BAD_INPUT,
                             "%llu weights leave %u bits, the greatest is %g; give --weight-bits %u",

@@ -7,12 +7,8 @@
 #include <string.h>
 
 #include "../compute.h"
-#include "../interrupt.h"
 #include "../runflags.h"
 
-static const char *const gives[] = {"hidden", "logits", "last", "pooled", "labels", NULL};
-static const char *const modes[] = {"fast", "exact", "exact-dcf", NULL};
-static const char *const knows[] = {"secret", "public", NULL};
 static const char *const computes[] = {"inline", "threads", "gpu", NULL};
 static const uint32_t compute_modes[] = {UVCC_CPU_INLINE, UVCC_CPU_THREADS, RUN_COMPUTE_GPU};
 
@@ -36,7 +32,7 @@ static const flag options[] = {
     {"to", "owner|all|PARTY", FLAG_TEXT, AT(o.to), 0, 0, NULL,
      "to whom the answer opens: the input's owner, all three, or party 0, 1 or 2. The others learn "
      "nothing (owner)"},
-    {"gives", "hidden|logits|last|pooled|labels", FLAG_CHOICE, AT(o.gives), 0, 0, gives,
+    {"gives", "hidden|logits|last|pooled|labels", FLAG_CHOICE, AT(o.gives), 0, 0, model_gives_names,
      "what comes out: hidden states, logits of all tokens, of each sequence's last one, BERT's "
      "pooled rows, what its classifier makes of them (labels of a BERT that has a classifier, "
      "hidden of others, last of GPT and Llama)"},
@@ -45,13 +41,13 @@ static const flag options[] = {
     {"tokens", "N", FLAG_COUNT, AT(o.tokens), 1, 65536, NULL,
      "of each sequence: what is behind a text is padding, so that the others see N instead of its "
      "length; of a safetensors file the first N (those of the longest)"},
-    {"weights", "secret|public", FLAG_CHOICE, AT(o.public_weights), 0, 0, knows,
+    {"weights", "secret|public", FLAG_CHOICE, AT(o.public_weights), 0, 0, model_weights_names,
      "whether all parties know the weights; then the input's owner looks up the embeddings "
      "(secret)"},
     {"weights-owner", "PARTY", FLAG_COUNT, AT(o.weights_owner), 0, 2, NULL,
      "whose the weights are (1)"},
     {"input-owner", "PARTY", FLAG_COUNT, AT(o.input_owner), 0, 2, NULL, "whose the input is (0)"},
-    {"mode", "fast|exact|exact-dcf", FLAG_CHOICE, AT(o.mode), 0, 0, modes,
+    {"mode", "fast|exact|exact-dcf", FLAG_CHOICE, AT(o.mode), 0, 0, model_mode_names,
      "how truncations are made (fast)"},
     {"frac-bits", "N", FLAG_COUNT, AT(o.frac_bits), 12, 20, NULL, "bits of fractions (16)"},
     {"value-bits", "N", FLAG_COUNT, AT(o.value_bits), 1, 12, NULL,
@@ -259,7 +255,6 @@ int infer_main(int argc, char *const *argv) {
         return report_error(EXIT_BAD_INPUT, "%s", message);
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
-    interrupt_catch();
     infer f = {.o = &w.o};
     int status = open_outputs(&w.o, &json, &output);
     if (status == EXIT_DONE)

@@ -11,7 +11,6 @@
 #include "../compute.h"
 #include "../escape.h"
 #include "../infer/infer.h"
-#include "../interrupt.h"
 #include "../report.h"
 #include "../runflags.h"
 #include "checkpoint.h"
@@ -295,7 +294,6 @@ int generate_main(int argc, char *const *argv) {
     } else if (sodium_init() < 0) {
         status = report_error(EXIT_FAILED, "libsodium cannot start");
     } else {
-        interrupt_catch();
         generation g = {.o = &o, .job_options.run = run};
         status = o.model != NULL ? generate_pretrained(&o, &run) : generate(&g, words[0]);
     }

@@ -312,7 +312,7 @@ struct target {
 };
 static int set_session(void *user, uint32_t tensor, const int64_t *v) {
     struct target *t = user;
-    return host_set_public(t->host, t->w, tensor, v);
+    return interrupted() ? EXIT_INTERRUPTED : host_set_public(t->host, t->w, tensor, v);
 }
 
 /* The initial weights, as public values of every worker. */
@@ -442,7 +442,6 @@ int lm_train_main(int argc, char *const *argv) {
     }
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
-    interrupt_catch();
     const output_use uses[] = {
         {"weights", o.weights}, {"plot", o.plot}, {"trace", o.run.trace}, {"json", o.run.json}};
     const dir_user dirs[] = {

@@ -26,9 +26,9 @@ static int no_memory(void) {
 /* ---- what is checked ---- */
 
 /* A checkpoint: the pass is as long as its input. */
-static int open_checkpoint(check *c, uint32_t tokens, const flag_message *m) {
+static int open_checkpoint(check *c, const flag_message *m) {
     loaded l;
-    int status = model_load(&l, c->o, tokens);
+    int status = model_load(&l, c->o);
     if (status != EXIT_DONE)
         return status;
     status = model_spares(&l.from, &(output_use){"json", c->o->json}, 1);
@@ -40,7 +40,7 @@ static int open_checkpoint(check *c, uint32_t tokens, const flag_message *m) {
     if (c->o->input == NULL)
         rc = input_draw(&c->p.in, &l.w, l.pass.sequences, l.pass.tokens, c->o->seed, m);
     else
-        rc = input_read(&c->p.in, c->o->input, &l.w, tokens, m);
+        rc = input_read(&c->p.in, c->o->input, &l.w, c->o->pass.tokens, m);
     if (rc == 0)
         rc = model_settle(&l, &c->p, m);
     if (rc == 0)
@@ -83,7 +83,7 @@ static int open_container(check *c, const flag_message *m) {
     if (container_open(&from, c->o->word[1], m) != 0)
         return report_error(EXIT_BAD_INPUT, "%s", m->text);
     c->p.config = from.config;
-    c->p.config.mode = (uint8_t)c->o->mode;
+    c->p.config.mode = (uint8_t)c->o->pass.mode;
     c->p.config.padding = 0;
     c->p.shape = c->p.config;
     c->kind = "of fixed-point weights";
@@ -195,7 +195,7 @@ static int run(check *c, report_json *json) {
                             "--input is of a checkpoint's directory: %s has no "
                             "embeddings",
                             c->o->word[1]);
-    int status = is_file ? open_container(c, &m) : open_checkpoint(c, c->o->tokens, &m);
+    int status = is_file ? open_container(c, &m) : open_checkpoint(c, &m);
     if (status == EXIT_DONE)
         status = run_real(c);
     if (status == EXIT_DONE && c->p.refused[0] == '\0')

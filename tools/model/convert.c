@@ -75,7 +75,7 @@ int model_convert(const model_options *o) {
     loaded l;
     if (o->out == NULL)
         return report_error(EXIT_BAD_INPUT, "--out FILE is missing; name the file to write");
-    int status = model_load(&l, o, o->tokens);
+    int status = model_load(&l, o);
     if (status != EXIT_DONE)
         return status;
     if (l.refused[0] != '\0')

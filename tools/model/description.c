@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const model_gives_names[] = {"hidden", "logits", "last", "pooled", "labels", NULL};
+const char *const model_mode_names[] = {"fast", "exact", "exact-dcf", NULL};
+const char *const model_weights_names[] = {"secret", "public", NULL};
+
 enum { KNOWN_MAX = 64, SHOWN_BYTES = 80, NAME_SHOWN = 100 };
 
 typedef struct reader {

@@ -54,16 +54,21 @@ typedef enum model_takes {
     TAKES_ONE_HOT, /* rows of the vocabulary, which are shared whole */
 } model_takes;
 
-/* Numbers and sizes of a pass. */
+/* Numbers and sizes of a pass, as options and files give them. */
 typedef struct model_pass {
     uint32_t sequences, tokens;
     uint32_t frac_bits, value_bits, weight_bits, inner_bits;
+    uint32_t takes; /* model_takes */
+    uint32_t gives; /* model_gives */
+    uint32_t mode;  /* uvcc_model_mode */
     bool padding, public_weights;
-    bool fold;     /* the layers' norms are plain: their gains and shifts are in what reads them */
-    uint8_t takes; /* model_takes */
-    uint8_t gives; /* model_gives */
-    uint8_t mode;
+    bool fold; /* the layers' norms are plain: their gains and shifts are in what reads them */
 } model_pass;
+
+/* Their words, in the order of the numbers: gives without GIVES_USUAL; and whether weights are
+ * public. */
+extern const char *const model_gives_names[], *const model_mode_names[],
+                                                  *const model_weights_names[];
 
 /* What the library takes of it for such a pass: 0, or UVCC_ERR_* and a line that names what is not
  * there yet, or what does not fit. The weights' list and shapes are right in *out all the same,

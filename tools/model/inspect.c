@@ -20,7 +20,7 @@ typedef struct view {
 
 /* Positions of GPT are weight P, and embeddings the caller's, unless tokens go in. */
 static void count_embeddings(view *v) {
-    if (v->o->takes != TAKES_HIDDEN)
+    if (v->o->pass.takes != TAKES_HIDDEN)
         return;
     for (unsigned e = 0; e < EMBEDDINGS; e++) {
         const st_tensor *t = v->l.w.embedding[e];
@@ -187,7 +187,7 @@ int model_inspect(const model_options *o) {
     report_json *json = report_json_open(o->json);
     if (json == NULL)
         return EXIT_BAD_INPUT;
-    int status = model_load(&v.l, o, o->tokens);
+    int status = model_load(&v.l, o);
     if (status == EXIT_DONE &&
         (status = model_spares(&v.l.from, &(output_use){"json", o->json}, 1)) != EXIT_DONE)
         model_unload(&v.l);

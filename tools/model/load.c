@@ -60,8 +60,8 @@ static int load(loaded *l, const model_options *o, const flag_message *m) {
     if (rc == 0)
         rc = describe(l, o, m);
     if (rc == 0)
-        rc = look(l, o->weight_bits != 0 ? o->weight_bits : FIXED_BITS_MOST, m);
-    if (rc == 0 && o->weight_bits == 0)
+        rc = look(l, o->pass.weight_bits != 0 ? o->pass.weight_bits : FIXED_BITS_MOST, m);
+    if (rc == 0 && o->pass.weight_bits == 0)
         l->pass.weight_bits = l->all.bits > WEIGHT_BITS_LEAST ? l->all.bits : WEIGHT_BITS_LEAST;
     if (rc == 0 && description_config(&l->d, &l->pass, &l->config, l->refused, sizeof l->refused) ==
                        UVCC_ERR_USAGE)
@@ -69,21 +69,10 @@ static int load(loaded *l, const model_options *o, const flag_message *m) {
     return rc;
 }
 
-int model_load(loaded *out, const model_options *o, uint32_t tokens) {
+int model_load(loaded *out, const model_options *o) {
     char message[MODEL_MESSAGE_BYTES] = "";
     const flag_message m = {message, sizeof message};
-    *out = (loaded){.pass = {.sequences = o->sequences,
-                             .tokens = tokens,
-                             .frac_bits = o->frac_bits,
-                             .value_bits = o->value_bits,
-                             .weight_bits = o->weight_bits,
-                             .inner_bits = o->inner_bits,
-                             .padding = o->padding,
-                             .fold = o->fold,
-                             .takes = (uint8_t)o->takes,
-                             .gives = (uint8_t)o->gives,
-                             .public_weights = o->public_weights,
-                             .mode = (uint8_t)o->mode}};
+    *out = (loaded){.pass = o->pass};
     if (load(out, o, &m) == 0)
         return EXIT_DONE;
     model_unload(out);

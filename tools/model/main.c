@@ -9,35 +9,34 @@
 #include "model.h"
 
 static const char *const takes[] = {"hidden", "tokens", "one-hot", NULL};
-static const char *const gives[] = {"hidden", "logits", "last", "pooled", "labels", NULL};
-static const char *const modes[] = {"fast", "exact", "exact-dcf", NULL};
 
 #define AT(member) offsetof(model_options, member)
 static const flag options[] = {
     {"out", "FILE", FLAG_TEXT, AT(out), 0, 0, NULL, "convert: the file to write. Required"},
-    {"tokens", "N", FLAG_COUNT, AT(tokens), 1, 65536, NULL,
+    {"tokens", "N", FLAG_COUNT, AT(pass.tokens), 1, 65536, NULL,
      "of each sequence (128, or the model's positions; check: those of --input)"},
-    {"sequences", "N", FLAG_COUNT, AT(sequences), 1, 65536, NULL, "sequences of a pass (1)"},
-    {"padding", NULL, FLAG_SWITCH, AT(padding), 0, 0, NULL,
+    {"sequences", "N", FLAG_COUNT, AT(pass.sequences), 1, 65536, NULL, "sequences of a pass (1)"},
+    {"padding", NULL, FLAG_SWITCH, AT(pass.padding), 0, 0, NULL,
      "inspect, convert: some tokens are none, and which is secret"},
-    {"takes", "hidden|tokens|one-hot", FLAG_CHOICE, AT(takes), 0, 0, takes,
+    {"takes", "hidden|tokens|one-hot", FLAG_CHOICE, AT(pass.takes), 0, 0, takes,
      "what goes in: rows of embeddings, which are the caller's, numbers of tokens, or one-hot rows "
      "of them, which take more bytes (hidden)"},
-    {"gives", "hidden|logits|last|pooled|labels", FLAG_CHOICE, AT(gives), 0, 0, gives,
+    {"gives", "hidden|logits|last|pooled|labels", FLAG_CHOICE, AT(pass.gives), 0, 0,
+     model_gives_names,
      "what comes out: hidden states, logits of all tokens, of each sequence's last one, BERT's "
      "pooled rows, what its classifier makes of them (hidden)"},
-    {"frac-bits", "N", FLAG_COUNT, AT(frac_bits), 12, 20, NULL, "bits of fractions (16)"},
-    {"value-bits", "N", FLAG_COUNT, AT(value_bits), 1, 12, NULL,
+    {"frac-bits", "N", FLAG_COUNT, AT(pass.frac_bits), 12, 20, NULL, "bits of fractions (16)"},
+    {"value-bits", "N", FLAG_COUNT, AT(pass.value_bits), 1, 12, NULL,
      "|value on the way| is below 2^N (7)"},
-    {"weight-bits", "N", FLAG_COUNT, AT(weight_bits), 1, 16, NULL,
+    {"weight-bits", "N", FLAG_COUNT, AT(pass.weight_bits), 1, 16, NULL,
      "|weight| is below 2^N (the least that holds them, 4 at least)"},
-    {"inner-bits", "N", FLAG_COUNT, AT(inner_bits), 1, 12, NULL,
+    {"inner-bits", "N", FLAG_COUNT, AT(pass.inner_bits), 1, 12, NULL,
      "the same of scores and inputs of the activation (--value-bits)"},
-    {"mode", "fast|exact|exact-dcf", FLAG_CHOICE, AT(mode), 0, 0, modes,
+    {"mode", "fast|exact|exact-dcf", FLAG_CHOICE, AT(pass.mode), 0, 0, model_mode_names,
      "how truncations are made (inspect, convert: fast; check: exact)"},
-    {"public", NULL, FLAG_SWITCH, AT(public_weights), 0, 0, NULL,
+    {"public", NULL, FLAG_SWITCH, AT(pass.public_weights), 0, 0, NULL,
      "inspect, convert: all parties know the weights"},
-    {"fold", NULL, FLAG_SWITCH, AT(fold), 0, 0, NULL,
+    {"fold", NULL, FLAG_SWITCH, AT(pass.fold), 0, 0, NULL,
      "multiplies gains and shifts of the layers' norms into the matrices behind them: a pass takes "
      "fewer bytes and gives the same (not of bert)"},
     {"clip", NULL, FLAG_SWITCH, AT(clip), 0, 0, NULL,
@@ -89,7 +88,7 @@ static int parse(model_options *o, int argc, char *const *argv, unsigned *comman
                  const flag_message *m) {
     const char *words[64];
     int count = 0;
-    *o = (model_options){.sequences = 1, .frac_bits = 16, .seed = 1};
+    *o = (model_options){.pass = {.sequences = 1, .frac_bits = 16}, .seed = 1};
     if (argc > (int)(sizeof words / sizeof words[0]))
         return flag_fail(m, "there are too many words; see uvcc model --help");
     if (flags_parse(&set, o, argc, argv, words, &count, m) != 0 || o->help)
@@ -104,7 +103,7 @@ static int parse(model_options *o, int argc, char *const *argv, unsigned *comman
     o->word[0] = words[0];
     o->word[1] = words[1];
     if (*command == CHECK && !flags_given(&set, argc, argv, "mode"))
-        o->mode = UVCC_MODEL_EXACT;
+        o->pass.mode = UVCC_MODEL_EXACT;
     const bool check = *command == CHECK, convert = *command == CONVERT;
     struct stat st;
     const bool file = check && stat(o->word[1], &st) == 0 && !S_ISDIR(st.st_mode);
@@ -122,7 +121,7 @@ static int parse(model_options *o, int argc, char *const *argv, unsigned *comman
         {"ignore-unknown", file, says},
         {"out", !convert, "but in convert"},
         {"clip", !convert, "but in convert"},
-        {"clip", o->weight_bits == 0, "without --weight-bits"},
+        {"clip", o->pass.weight_bits == 0, "without --weight-bits"},
         {"json", convert, "in convert"},
         {"input", !check, "but in check"},
         {"seed", !check, "but in check"},

@@ -15,14 +15,11 @@ int model_main(int argc, char *const *argv);
 enum { MODEL_WORDS_MAX = 2, MODEL_MESSAGE_BYTES = 512 };
 
 typedef struct model_options {
-    const char *word[MODEL_WORDS_MAX];                       /* inspect, convert or check; a path */
-    const char *out, *input, *json;                          /* NULL: not given */
-    uint32_t sequences, tokens;                              /* tokens 0: not given */
-    uint32_t frac_bits, value_bits, weight_bits, inner_bits; /* bits 0: not given */
-    uint32_t mode;                                           /* uvcc_model_mode */
-    uint32_t takes, gives;                                   /* model_takes, model_gives */
+    const char *word[MODEL_WORDS_MAX]; /* inspect, convert or check; a path */
+    const char *out, *input, *json;    /* NULL: not given */
+    model_pass pass;                   /* tokens and bits 0: not given */
     uint64_t seed;
-    bool padding, fold, clip, public_weights, ignore_unknown, help;
+    bool clip, ignore_unknown, help;
 } model_options;
 
 /* A checkpoint and what was made of its description. */
@@ -38,8 +35,8 @@ typedef struct loaded {
 } loaded;
 
 /* 0, or an exit status after reporting. Weights are looked at: the bits that were not given are the
- * least that hold them, but the 4 that uvcc_model_config has at least. tokens: of the pass. */
-int model_load(loaded *out, const model_options *o, uint32_t tokens);
+ * least that hold them, but the 4 that uvcc_model_config has at least. */
+int model_load(loaded *out, const model_options *o);
 /* The pass becomes that of p->in, and p of it: with `refused` where the library does not run it. 0,
  * or -1 and a line. */
 int model_settle(loaded *l, plain_pass *p, const flag_message *m);

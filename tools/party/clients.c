@@ -10,6 +10,7 @@
 #include <uvcc/request.h>
 
 #include "../flags_json.h"
+#include "../serving.h"
 #include "figures.h"
 #include "keys.h"
 #include "serve_queue.h"
@@ -209,7 +210,20 @@ static int open_service(clients *c) {
 
 static int answer(void *user, uint64_t token, uvcc_request_status status, const uint64_t *lo,
                   const uint64_t *hi, size_t n) {
-    return uvcc_service_answer(user, token, status, lo, hi, n);
+    const clients *c = user;
+    return uvcc_service_answer(c->service, token, status, lo, hi, n);
+}
+
+/* The job that is being put into the queue. */
+static int refuse(void *user, uint64_t token, uint32_t why) {
+    const clients *c = user;
+    char names[SERVING_NAMES_BYTES];
+    const int rc = uvcc_service_refuse(c->service, token, why);
+    serving_names(why, "", names);
+    if (rc == 0)
+        party_trouble(c->p, "client %s: refused, its run is another one than job.run: %s",
+                      c->client[c->job.client].name, names);
+    return rc;
 }
 
 int clients_listen(clients *c) {
@@ -223,7 +237,7 @@ int clients_listen(clients *c) {
     if (rc != 0)
         return report_error(EXIT_FAILED, "the clients: %s", uvcc_error_text(rc));
     c->queue = p->kind->queue(p->work);
-    serve_queue_attach(c->queue, answer, c->service, c->wait_s * NS_PER_S);
+    serve_queue_attach(c->queue, &(serve_replies){answer, refuse, c}, c->wait_s * NS_PER_S);
     if (!config_place(&p->c, c->listen, CONFIG_CLIENTS_PORT, address))
         return bad(c, "clients.listen", "the address is too long");
     p->log_line[0] = '\0';

@@ -60,6 +60,7 @@ typedef struct process {
     long output_from; /* where in its output.log this start's lines begin */
     uint32_t step, steps;
     char phase[32], text[64], state[16];
+    char trouble[MESSAGE_BYTES]; /* that it told of last */
 } process;
 
 typedef struct launch {
@@ -321,6 +322,15 @@ static void copy(char *to, size_t cap, const json_t *page, const char *name) {
     (void)snprintf(to, cap, "%s", text != NULL ? text : "");
 }
 
+/* What it says in its own output alone would be a job that stands still, to who looks here. */
+static void show_trouble(unsigned q, process *p, const json_t *page) {
+    char before[sizeof p->trouble];
+    memcpy(before, p->trouble, sizeof before);
+    copy(p->trouble, sizeof p->trouble, page, "trouble");
+    if (p->trouble[0] != '\0' && strcmp(p->trouble, before) != 0)
+        report_line(true, "party %u: %s", q, p->trouble);
+}
+
 /* One page a time: a process that does not answer holds nothing up for long. */
 static void look(launch *l, uint64_t now) {
     char why[MESSAGE_BYTES];
@@ -339,6 +349,7 @@ static void look(launch *l, uint64_t now) {
         copy(p->phase, sizeof p->phase, page, "phase");
         copy(p->text, sizeof p->text, page, "text");
         copy(p->state, sizeof p->state, page, "state");
+        show_trouble(q, p, page);
         json_decref(page);
     }
 }

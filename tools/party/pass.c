@@ -11,10 +11,6 @@
 
 enum { MESSAGE_BYTES = 512, WEIGHTS_OF_A_STEP = 128 };
 
-const char *const pass_gives[] = {"hidden", "logits", "last", "pooled", "labels", NULL};
-const char *const pass_modes[] = {"fast", "exact", "exact-dcf", NULL};
-const char *const pass_knows[] = {"secret", "public", NULL};
-
 static int no_memory(void) {
     return report_error(EXIT_FAILED, "out of memory");
 }
@@ -26,16 +22,16 @@ static int check_run(const pass *v) {
         const char *name;
         bool missing;
     } needed[] = {{"model", json_object_get(v->json, "model") == NULL},
-                  {"tokens", v->run.tokens == 0},
-                  {"gives", v->run.gives == GIVES_USUAL},
-                  {"value_bits", v->run.value_bits == 0},
-                  {"inner_bits", v->run.inner_bits == 0}};
+                  {"tokens", v->run.pass.tokens == 0},
+                  {"gives", v->run.pass.gives == GIVES_USUAL},
+                  {"value_bits", v->run.pass.value_bits == 0},
+                  {"inner_bits", v->run.pass.inner_bits == 0}};
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
         if (needed[i].missing)
             return report_error(EXIT_BAD_INPUT,
                                 "%s: %s.%s is missing; `uvcc infer` says what a model needs",
                                 v->file, v->where, needed[i].name);
-    if (v->run.public_weights && json_object_get(v->json, "weights_owner") != NULL)
+    if (v->run.pass.public_weights && json_object_get(v->json, "weights_owner") != NULL)
         return report_error(EXIT_BAD_INPUT,
                             "%s: %s.weights_owner does nothing with weights \"public\"; leave it "
                             "out",
@@ -49,22 +45,23 @@ int pass_read_run(pass *v, const char *file, const char *where, const json_t *ru
     char text[MESSAGE_BYTES] = "";
     const flag_message m = {text, sizeof text};
     *v = (pass){.file = file, .where = where, .json = run};
-    v->run = (pass_run){.sequences = 1,
-                        .gives = GIVES_USUAL,
-                        .takes = TAKES_TOKENS,
-                        .frac_bits = 16,
-                        .weight_bits = 4,
+    v->run = (pass_run){.pass = {.sequences = 1,
+                                 .gives = GIVES_USUAL,
+                                 .takes = TAKES_TOKENS,
+                                 .frac_bits = 16,
+                                 .weight_bits = 4},
                         .weights_owner = 1};
     v->f.o = &v->o;
     if (flags_take_json(members, NULL, more, &v->run, run, where, &m) != 0)
         return report_error(EXIT_BAD_INPUT, "%s: %s", file, text);
+    v->run.pass.public_weights = v->run.weights != 0;
     const int status = check_run(v);
     if (status != EXIT_DONE)
         return status;
     v->o = (infer_options){.to = v->run.to,
-                           .gives = v->run.gives,
-                           .mode = v->run.mode,
-                           .public_weights = v->run.public_weights,
+                           .gives = v->run.pass.gives,
+                           .mode = v->run.pass.mode,
+                           .public_weights = v->run.pass.public_weights,
                            .weights_owner = v->run.weights_owner,
                            .input_owner = v->run.input_owner};
     if (infer_take_receiver(&v->o, &m) == 0)
@@ -78,14 +75,14 @@ int pass_read_served(pass *v, const char *file, const char *where, const json_t 
     static const char *const takes[] = {"hidden", "one-hot", NULL};
     static const uint8_t meant[] = {TAKES_HIDDEN, TAKES_ONE_HOT};
     static const flag members[] = {
-        PASS_FLAGS, PASS_FLAG("takes", "hidden|one-hot", FLAG_CHOICE, takes, 0, 0, takes)};
+        PASS_FLAGS, PASS_FLAG("takes", "hidden|one-hot", FLAG_CHOICE, pass.takes, 0, 0, takes)};
     static const flag_set set = {.flags = members, .count = sizeof members / sizeof members[0]};
     const int status = pass_read_run(v, file, where, run, &set);
     if (status != EXIT_DONE)
         return status;
-    v->run.takes = json_object_get(run, "takes") != NULL ? meant[v->run.takes]
-                   : v->run.public_weights               ? TAKES_HIDDEN
-                                                         : TAKES_ONE_HOT;
+    v->run.pass.takes = json_object_get(run, "takes") != NULL ? meant[v->run.pass.takes]
+                        : v->run.pass.public_weights          ? TAKES_HIDDEN
+                                                              : TAKES_ONE_HOT;
     return pass_describe(v);
 }
 
@@ -139,25 +136,14 @@ int pass_describe(pass *v) {
                             "%s: %s: %s: not known here; take away what changes nothing of the "
                             "forward pass, here and in the model's config.json",
                             v->file, place, l->d.unknown);
-    l->pass = (model_pass){.sequences = v->run.sequences,
-                           .tokens = v->run.tokens,
-                           .frac_bits = v->run.frac_bits,
-                           .value_bits = v->run.value_bits,
-                           .weight_bits = v->run.weight_bits,
-                           .inner_bits = v->run.inner_bits,
-                           .padding = v->run.padding,
-                           .public_weights = v->run.public_weights != 0,
-                           .fold = v->run.fold,
-                           .takes = (uint8_t)v->run.takes,
-                           .gives = (uint8_t)v->run.gives,
-                           .mode = (uint8_t)v->run.mode};
+    l->pass = v->run.pass;
     v->f.p.d = l->d;
     if (description_config(&l->d, &l->pass, &v->f.p.config, l->refused, sizeof l->refused) != 0)
         return report_error(EXIT_BAD_INPUT, "%s: %s: %s", v->file, v->where, l->refused);
     v->f.p.shape = v->f.p.config;
     v->steps = count_steps(&v->f.p.config);
-    v->f.p.in.sequences = v->run.sequences; /* of those who have no input too */
-    v->f.p.in.tokens = v->run.tokens;
+    v->f.p.in.sequences = v->run.pass.sequences; /* of those who have no input too */
+    v->f.p.in.tokens = v->run.pass.tokens;
     l->w = (weights){.d = &l->d, .shape = v->f.p.shape};
     return EXIT_DONE;
 }
@@ -172,22 +158,11 @@ static int weight_room(pass *v) {
 }
 
 int pass_read_model(pass *v) {
-    const model_options asked = {.word = {"infer", v->model},
-                                 .sequences = v->run.sequences,
-                                 .frac_bits = v->run.frac_bits,
-                                 .value_bits = v->run.value_bits,
-                                 .weight_bits = v->run.weight_bits,
-                                 .inner_bits = v->run.inner_bits,
-                                 .mode = v->run.mode,
-                                 .takes = v->run.takes,
-                                 .gives = v->run.gives,
-                                 .padding = v->run.padding,
-                                 .public_weights = v->run.public_weights != 0,
-                                 .fold = v->run.fold};
+    const model_options asked = {.word = {"infer", v->model}, .pass = v->run.pass};
     loaded *l = &v->f.l;
     json_t *told = l->from.config;
     l->from.config = NULL;
-    const int status = model_load(l, &asked, v->run.tokens);
+    const int status = model_load(l, &asked);
     const bool same = status == EXIT_DONE && json_equal(told, l->from.config);
     json_decref(told);
     if (status != EXIT_DONE)
@@ -200,7 +175,7 @@ int pass_read_model(pass *v) {
     if (l->all.clipped != 0)
         return report_error(
             EXIT_BAD_INPUT, "%s: %s.weight_bits: %llu weights leave %u bits; give %u", v->file,
-            v->where, (unsigned long long)l->all.clipped, v->run.weight_bits, l->all.bits);
+            v->where, (unsigned long long)l->all.clipped, v->run.pass.weight_bits, l->all.bits);
     return weight_room(v);
 }
 
@@ -220,23 +195,23 @@ int pass_read_input(pass *v, const char *place) {
     const flag_message m = {text, sizeof text};
     model_input *in = &v->f.p.in;
     (void)snprintf(agreed, sizeof agreed, "%s.tokens", v->where);
-    v->o.tokens = v->run.padding ? v->run.tokens : 0;
+    v->o.tokens = v->run.pass.padding ? v->run.pass.tokens : 0;
     v->o.agreed = agreed;
     *in = (model_input){0};
     const int rc = infer_read_input(&v->f, &m);
     v->o.agreed = NULL;
     if (rc != 0)
         return refuse_input(place, text);
-    if (in->tokens != v->run.tokens)
+    if (in->tokens != v->run.pass.tokens)
         return report_error(EXIT_BAD_INPUT,
                             "%s: has sequences of %u tokens, but %s.tokens is %u; it is the same "
                             "for all",
-                            place, in->tokens, v->where, v->run.tokens);
-    if (in->padding != NULL && !v->run.padding)
+                            place, in->tokens, v->where, v->run.pass.tokens);
+    if (in->padding != NULL && !v->run.pass.padding)
         return report_error(EXIT_BAD_INPUT,
                             "%s: has padding; give %s.padding true, everywhere alike", place,
                             v->where);
-    if (in->padding == NULL && v->run.padding) {
+    if (in->padding == NULL && v->run.pass.padding) {
         in->padding = calloc((size_t)in->sequences * in->tokens, sizeof *in->padding);
         if (in->padding == NULL)
             return no_memory();
@@ -252,13 +227,13 @@ void pass_free(pass *v) {
 }
 
 bool pass_has_weights(const pass *v, uint32_t party) {
-    return v->run.public_weights || party == v->run.weights_owner;
+    return v->run.pass.public_weights || party == v->run.weights_owner;
 }
 
 /* ---- weights ---- */
 
 uint32_t pass_weight_steps(const pass *v) {
-    return v->run.public_weights ? 0 : v->steps;
+    return v->run.pass.public_weights ? 0 : v->steps;
 }
 
 static void name_entry(uint32_t step, char out[32]) {
@@ -272,8 +247,8 @@ int pass_add_weights(const pass *v, uvcc_program *p, uint32_t *tensors, char *wh
     char name[32];
     uint32_t begun = 0;
     int rc = uvcc_model_weights(c, p, "", tensors, why, cap);
-    for (uint32_t i = 0; !v->run.public_weights && rc >= 0 && uvcc_model_weight_at(c, i, &w) == 0;
-         i++) {
+    for (uint32_t i = 0;
+         !v->run.pass.public_weights && rc >= 0 && uvcc_model_weight_at(c, i, &w) == 0; i++) {
         if (step_with(&s, &w) != begun) {
             name_entry(begun++, name);
             rc = uvcc_program_entry(p, name);
@@ -302,7 +277,8 @@ const int64_t *pass_weight(pass *v, uint32_t id) {
         (void)report_error(EXIT_FAILED, "data.model: %s", text);
         return NULL;
     }
-    fixed_round(real, (uint64_t)of.rows * of.cols, v->run.frac_bits, v->run.weight_bits, v->weight);
+    fixed_round(real, (uint64_t)of.rows * of.cols, v->run.pass.frac_bits, v->run.pass.weight_bits,
+                v->weight);
     return v->weight;
 }
 
@@ -322,7 +298,7 @@ static int set_one(pass *v, const work_worker *w, uvcc_session *s, const uvcc_mo
 int pass_set_public(pass *v, const work_worker *w, uvcc_session *s) {
     uvcc_model_weight of;
     uint64_t elements = 0;
-    if (!v->run.public_weights)
+    if (!v->run.pass.public_weights)
         return EXIT_DONE;
     if (v->set_run != w->run + 1)
         v->set = 0;
@@ -340,18 +316,27 @@ int pass_set_public(pass *v, const work_worker *w, uvcc_session *s) {
 
 /* ---- requests of clients ---- */
 
+/* Of the model as "run" has it: text, members in the order of their names. */
+static uint32_t model_hash(const pass *v) {
+    char *text = json_dumps(json_object_get(v->json, "model"), JSON_COMPACT | JSON_SORT_KEYS);
+    const uint32_t h = text != NULL ? (uint32_t)uvcc_agree_hash(text, strlen(text)) : 0;
+    free(text);
+    return h;
+}
+
 serving_form pass_form(const pass *v) {
     const uvcc_model_config *c = &v->f.p.config;
     uvcc_tensor_desc x = {0};
     uint32_t rows = 0, cols = 0;
     (void)uvcc_model_inputs(c, &x, NULL);
     (void)uvcc_model_output(c, &rows, &cols);
-    return (serving_form){.entry = SERVING_PASS | (uint32_t)(c->mode == UVCC_MODEL_FAST) << 24 |
-                                   (uint32_t)v->run.gives << 16 | (uint32_t)v->run.takes << 8 |
-                                   c->frac_bits,
-                          .units = c->sequences,
-                          .in_rows = c->tokens,
-                          .in_cols = x.cols + (c->padding != 0),
-                          .out_rows = rows / c->sequences,
-                          .out_cols = cols};
+    serving_form f = {.entry = SERVING_PASS | (uint32_t)(c->mode == UVCC_MODEL_FAST) << 24 |
+                               v->run.pass.gives << 16 | v->run.pass.takes << 8 | c->frac_bits,
+                      .units = c->sequences,
+                      .in_rows = c->tokens,
+                      .in_cols = x.cols + (c->padding != 0),
+                      .out_rows = rows / c->sequences,
+                      .out_cols = cols};
+    serving_put_terms(&f, &v->run.pass, v->run.weights_owner, model_hash(v));
+    return f;
 }

@@ -14,30 +14,28 @@ enum { PASS_IN_WEIGHT = 100 };
 
 /* The members of "run"; of takes, input_owner and to not all kinds have all. */
 typedef struct pass_run {
-    uint32_t sequences, tokens, gives, mode, takes;
-    bool padding, fold;
-    uint32_t frac_bits, value_bits, weight_bits, inner_bits;
-    uint32_t public_weights, weights_owner, input_owner;
+    model_pass pass;
+    uint32_t weights; /* 1: public */
+    uint32_t weights_owner, input_owner;
     const char *to;
 } pass_run;
 
-extern const char *const pass_gives[], *const pass_modes[], *const pass_knows[];
 /* Those that all kinds have. */
 #define PASS_FLAG(name, what, kind, member, least, most, choices)                                  \
     { name, what, kind, offsetof(pass_run, member), least, most, choices, NULL }
 #define PASS_FLAGS                                                                                 \
-    PASS_FLAG("sequences", NULL, FLAG_COUNT, sequences, 1, 65536, NULL),                           \
-        PASS_FLAG("tokens", NULL, FLAG_COUNT, tokens, 1, 65536, NULL),                             \
-        PASS_FLAG("padding", NULL, FLAG_SWITCH, padding, 0, 0, NULL),                              \
-        PASS_FLAG("fold", NULL, FLAG_SWITCH, fold, 0, 0, NULL),                                    \
-        PASS_FLAG("gives", "hidden|logits|last|pooled|labels", FLAG_CHOICE, gives, 0, 0,           \
-                  pass_gives),                                                                     \
-        PASS_FLAG("mode", "fast|exact|exact-dcf", FLAG_CHOICE, mode, 0, 0, pass_modes),            \
-        PASS_FLAG("frac-bits", NULL, FLAG_COUNT, frac_bits, 12, 20, NULL),                         \
-        PASS_FLAG("value-bits", NULL, FLAG_COUNT, value_bits, 1, 12, NULL),                        \
-        PASS_FLAG("weight-bits", NULL, FLAG_COUNT, weight_bits, 1, 16, NULL),                      \
-        PASS_FLAG("inner-bits", NULL, FLAG_COUNT, inner_bits, 1, 12, NULL),                        \
-        PASS_FLAG("weights", "secret|public", FLAG_CHOICE, public_weights, 0, 0, pass_knows),      \
+    PASS_FLAG("sequences", NULL, FLAG_COUNT, pass.sequences, 1, 65536, NULL),                      \
+        PASS_FLAG("tokens", NULL, FLAG_COUNT, pass.tokens, 1, 65536, NULL),                        \
+        PASS_FLAG("padding", NULL, FLAG_SWITCH, pass.padding, 0, 0, NULL),                         \
+        PASS_FLAG("fold", NULL, FLAG_SWITCH, pass.fold, 0, 0, NULL),                               \
+        PASS_FLAG("gives", "hidden|logits|last|pooled|labels", FLAG_CHOICE, pass.gives, 0, 0,      \
+                  model_gives_names),                                                              \
+        PASS_FLAG("mode", "fast|exact|exact-dcf", FLAG_CHOICE, pass.mode, 0, 0, model_mode_names), \
+        PASS_FLAG("frac-bits", NULL, FLAG_COUNT, pass.frac_bits, 12, 20, NULL),                    \
+        PASS_FLAG("value-bits", NULL, FLAG_COUNT, pass.value_bits, 1, 12, NULL),                   \
+        PASS_FLAG("weight-bits", NULL, FLAG_COUNT, pass.weight_bits, 1, 16, NULL),                 \
+        PASS_FLAG("inner-bits", NULL, FLAG_COUNT, pass.inner_bits, 1, 12, NULL),                   \
+        PASS_FLAG("weights", "secret|public", FLAG_CHOICE, weights, 0, 0, model_weights_names),    \
         PASS_FLAG("weights-owner", NULL, FLAG_COUNT, weights_owner, 0, UVCC_PARTIES - 1, NULL)
 
 typedef struct pass {

@@ -24,10 +24,9 @@ typedef struct entry {
 } entry;
 
 struct serve_queue {
-    serve_takes *takes;
+    serve_differs *differs;
     const void *user;
-    serve_answers *answers;
-    void *answers_user;
+    serve_replies to;
     uint64_t wait_ns, again_ns, again_at;
     serve_slot last[UVCC_PARTIES][SERVE_SLOTS]; /* offers, as they opened last */
     entry *entry;
@@ -35,10 +34,10 @@ struct serve_queue {
     serve_counts counts;
 };
 
-serve_queue *serve_queue_new(serve_takes *takes, const void *user) {
+serve_queue *serve_queue_new(serve_differs *differs, const void *user) {
     serve_queue *q = calloc(1, sizeof *q);
     if (q != NULL)
-        *q = (serve_queue){.takes = takes, .user = user, .again_ns = AGAIN_MIN};
+        *q = (serve_queue){.differs = differs, .user = user, .again_ns = AGAIN_MIN};
     return q;
 }
 
@@ -48,9 +47,8 @@ void serve_queue_free(serve_queue *q) {
     free(q);
 }
 
-void serve_queue_attach(serve_queue *q, serve_answers *answers, void *user, uint64_t wait_ns) {
-    q->answers = answers;
-    q->answers_user = user;
+void serve_queue_attach(serve_queue *q, const serve_replies *to, uint64_t wait_ns) {
+    q->to = *to;
     q->wait_ns = wait_ns;
 }
 
@@ -74,8 +72,9 @@ static bool has_room(serve_queue *q) {
 }
 
 bool serve_queue_put(serve_queue *q, const uvcc_service_job *job, const uint8_t key[32]) {
-    if (!q->takes(q->user, &job->shape)) {
-        if (q->answers(q->answers_user, job->token, UVCC_REQUEST_REFUSED, NULL, NULL, 0) != 0)
+    const uint32_t why = q->differs(q->user, &job->shape);
+    if (why != 0) {
+        if (q->to.refuse(q->to.user, job->token, why) != 0)
             return false;
         q->counts.refused++;
         return true;
@@ -93,7 +92,7 @@ static void forget(serve_queue *q, entry *e) {
 
 /* False without memory for the answer: it is tried again with the next list. */
 static bool tell(serve_queue *q, entry *e, uvcc_request_status status) {
-    if (q->answers(q->answers_user, e->job.token, status, NULL, NULL, 0) != 0)
+    if (q->to.answer(q->to.user, e->job.token, status, NULL, NULL, 0) != 0)
         return false;
     forget(q, e);
     return true;
@@ -250,7 +249,7 @@ int serve_queue_answer(serve_queue *q, const uint64_t *lo, const uint64_t *hi, s
     entry *e = now_of(q);
     if (e == NULL)
         return UVCC_ERR_NOT_FOUND;
-    const int rc = q->answers(q->answers_user, e->job.token, UVCC_REQUEST_OK, lo, hi, n);
+    const int rc = q->to.answer(q->to.user, e->job.token, UVCC_REQUEST_OK, lo, hi, n);
     if (rc != 0)
         return rc;
     forget(q, e);

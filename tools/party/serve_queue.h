@@ -18,18 +18,23 @@ typedef struct serve_counts {
     uint32_t waiting;
 } serve_counts;
 
-/* Which requests there are for a job: the others are REFUSED. */
-typedef bool serve_takes(const void *user, const uvcc_request_shape *s);
-/* uvcc_service_answer() of the service that they come from. */
-typedef int serve_answers(void *user, uint64_t token, uvcc_request_status status,
-                          const uint64_t *lo, const uint64_t *hi, size_t n);
+/* In what a request differs from those that there are for a job, as uvcc_service_refuse() says it;
+ * 0: it is one. */
+typedef uint32_t serve_differs(const void *user, const uvcc_request_shape *s);
+/* uvcc_service_answer() and uvcc_service_refuse() of the service that they come from. */
+typedef struct serve_replies {
+    int (*answer)(void *user, uint64_t token, uvcc_request_status status, const uint64_t *lo,
+                  const uint64_t *hi, size_t n);
+    int (*refuse)(void *user, uint64_t token, uint32_t why);
+    void *user;
+} serve_replies;
 
 /* NULL without memory. */
-serve_queue *serve_queue_new(serve_takes *takes, const void *user);
+serve_queue *serve_queue_new(serve_differs *differs, const void *user);
 void serve_queue_free(serve_queue *q);
 /* Where answers go; what the others have not by then is dropped after wait_ns. Before the first
  * run. */
-void serve_queue_attach(serve_queue *q, serve_answers *answers, void *user, uint64_t wait_ns);
+void serve_queue_attach(serve_queue *q, const serve_replies *to, uint64_t wait_ns);
 /* A request that is whole, of the client with this public key, which outlives it. False without
  * memory: the same again later. */
 bool serve_queue_put(serve_queue *q, const uvcc_service_job *job, const uint8_t key[32]);

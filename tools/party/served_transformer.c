@@ -52,7 +52,7 @@ static int check_form(const served *v, const serving_form *f) {
                         "possible; give fewer sequences or tokens%s",
                         v->c.file, (unsigned long long)in, (unsigned long long)out,
                         UVCC_REQUEST_VALUES_MAX,
-                        v->v.run.takes == TAKES_ONE_HOT ? ", or takes \"hidden\"" : "");
+                        v->v.run.pass.takes == TAKES_ONE_HOT ? ", or takes \"hidden\"" : "");
 }
 
 static void transformer_close(void *of) {

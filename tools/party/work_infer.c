@@ -69,8 +69,8 @@ static int read_run(infer_work *v) {
     const int status = pass_read_run(&v->v, v->c.file, "job.run", v->c.run, &run_set);
     if (status != EXIT_DONE)
         return status;
-    v->v.run.takes = v->v.run.public_weights ? TAKES_HIDDEN : TAKES_TOKENS;
-    if (!v->v.run.public_weights && v->v.run.weights_owner == v->v.run.input_owner)
+    v->v.run.pass.takes = v->v.run.pass.public_weights ? TAKES_HIDDEN : TAKES_TOKENS;
+    if (!v->v.run.pass.public_weights && v->v.run.weights_owner == v->v.run.input_owner)
         return bad(v, "job.run.weights_owner: owns the input too; it can run the model alone");
     return work_alone(&v->c, "infers");
 }
@@ -79,11 +79,11 @@ static int read_input(infer_work *v) {
     char place[MESSAGE_BYTES];
     (void)snprintf(place, sizeof place, "%s: data", v->c.file);
     const int status = pass_read_input(&v->v, place);
-    if (status == EXIT_DONE && v->v.f.p.in.sequences != v->v.run.sequences)
+    if (status == EXIT_DONE && v->v.f.p.in.sequences != v->v.run.pass.sequences)
         return report_error(EXIT_BAD_INPUT,
                             "%s: has %u sequences, but job.run.sequences is %u; all three parties "
                             "give the same",
-                            place, v->v.f.p.in.sequences, v->v.run.sequences);
+                            place, v->v.f.p.in.sequences, v->v.run.pass.sequences);
     return status;
 }
 
@@ -270,7 +270,8 @@ static int merge(void *work, const uint8_t *const *parts, const size_t *len, siz
     (void)len;
     (void)count; /* one worker, whose answer is here */
     const bool has = v->v.f.answer.opened != NULL;
-    int bad_memory = json_object_set_new(result, "gives", json_string(pass_gives[v->v.run.gives]));
+    int bad_memory =
+        json_object_set_new(result, "gives", json_string(model_gives_names[v->v.run.pass.gives]));
     bad_memory |= json_object_set_new(result, "top", has ? infer_tops(&v->v.f) : json_null());
     if (bad_memory != 0)
         return no_memory();

@@ -36,8 +36,8 @@ typedef struct serve {
 
 /* ---- what is told ---- */
 
-static bool takes(const void *user, const uvcc_request_shape *s) {
-    return serving_takes(user, s);
+static uint32_t differs(const void *user, const uvcc_request_shape *s) {
+    return serving_differs(user, s);
 }
 
 /* Values of a whole request or answer, whichever has more. */
@@ -50,7 +50,7 @@ static size_t room_of(const serve *v) {
 static int make_room(serve *v) {
     v->lo = calloc(room_of(v), sizeof *v->lo);
     v->hi = calloc(room_of(v), sizeof *v->hi);
-    v->queue = serve_queue_new(takes, &v->form);
+    v->queue = serve_queue_new(differs, &v->form);
     return v->lo != NULL && v->hi != NULL && v->queue != NULL
                ? EXIT_DONE
                : report_error(EXIT_FAILED, "out of memory");

@@ -13,6 +13,7 @@ typedef struct side {
     uvcci_body asks, answer;
     bool opened, answered;
     uvcc_request_status status;
+    uint32_t why; /* it is refused */
 } side;
 
 struct uvcc_request {
@@ -129,14 +130,17 @@ static void whole_answer(uvcc_request *r, side *s) {
     const uint8_t *b = s->answer.bytes;
     const uint32_t status = uvcci_ld32(b);
     const bool ok = status == UVCC_REQUEST_OK;
+    const uint32_t why = uvcci_ld32(b + 12);
     if (status >= UVCC_REQUEST_STATUSES || uvcci_ld32(b + 4) != (ok ? r->shape.out_rows : 0) ||
-        uvcci_ld32(b + 8) != (ok ? r->shape.out_cols : 0) || uvcci_ld32(b + 12) != 0 ||
+        uvcci_ld32(b + 8) != (ok ? r->shape.out_cols : 0) ||
+        (why != 0 && status != UVCC_REQUEST_REFUSED) ||
         uvcci_answer_bytes(&r->shape, (uvcc_request_status)status) != s->answer.total) {
         uvcci_body_free(&s->answer, &r->alloc);
         return;
     }
     s->answered = true;
     s->status = (uvcc_request_status)status;
+    s->why = why;
     bool all = true;
     for (unsigned p = 0; p < 3; p++)
         all = all && r->party[p].answered && r->party[p].status == UVCC_REQUEST_OK;
@@ -190,6 +194,7 @@ int uvcc_request_get_state(const uvcc_request *r, uvcc_request_state *out) {
     bool refused = r->suspects != 0;
     for (unsigned p = 0; p < 3; p++) {
         out->status[p] = r->party[p].status;
+        out->why[p] = r->party[p].why;
         out->missing |= (uint8_t)((r->party[p].answered ? 0u : 1u) << p);
         refused = refused || r->party[p].status != UVCC_REQUEST_OK;
     }

@@ -8,7 +8,7 @@
 #include "proto/crypto.h"
 
 static const uint8_t MAGIC[4] = {'U', 'V', 'R', 'Q'};
-#define VERSION 1u
+#define VERSION 2u
 
 uint64_t uvcci_request_values(uint32_t rows, uint32_t cols) {
     const uint64_t n = (uint64_t)rows * cols;
@@ -25,17 +25,20 @@ uint64_t uvcci_answer_bytes(const uvcc_request_shape *s, uvcc_request_status sta
 }
 
 void uvcci_put_shape(const uvcc_request_shape *s, uint8_t *body) {
-    const uint32_t words[8] = {s->entry, s->in_rows, s->in_cols, s->out_rows, s->out_cols};
-    for (unsigned i = 0; i < 8; i++)
+    const uint32_t words[5] = {s->entry, s->in_rows, s->in_cols, s->out_rows, s->out_cols};
+    for (unsigned i = 0; i < 5; i++)
         uvcci_st32(body + (size_t)4 * i, words[i]);
+    memcpy(body + sizeof words, s->terms, sizeof s->terms);
 }
 
 bool uvcci_get_shape(uvcc_request_shape *s, const uint8_t *body, uint64_t total) {
-    uint32_t w[8];
-    for (unsigned i = 0; i < 8; i++)
+    uint32_t w[5];
+    for (unsigned i = 0; i < 5; i++)
         w[i] = uvcci_ld32(body + (size_t)4 * i);
-    *s = (uvcc_request_shape){w[0], w[1], w[2], w[3], w[4]};
-    return (w[5] | w[6] | w[7]) == 0 && uvcci_request_values(s->in_rows, s->in_cols) != 0 &&
+    *s = (uvcc_request_shape){
+        .entry = w[0], .in_rows = w[1], .in_cols = w[2], .out_rows = w[3], .out_cols = w[4]};
+    memcpy(s->terms, body + sizeof w, sizeof s->terms);
+    return uvcci_request_values(s->in_rows, s->in_cols) != 0 &&
            uvcci_request_values(s->out_rows, s->out_cols) != 0 && uvcci_request_bytes(s) == total;
 }
 

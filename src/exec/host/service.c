@@ -152,7 +152,7 @@ static void forget(uvcc_service *s, client *c) {
 }
 
 /* UVCC_ERR_NOMEM changes nothing. */
-static int answer(uvcc_service *s, client *c, asked *q, uvcc_request_status status,
+static int answer(uvcc_service *s, client *c, asked *q, uvcc_request_status status, uint32_t why,
                   const uint64_t *lo, const uint64_t *hi) {
     const uint64_t total = uvcci_answer_bytes(&q->shape, status);
     uint8_t *b = s->cfg.alloc.alloc(s->cfg.alloc.user, total, UVCC_MEM_SECRET);
@@ -161,7 +161,7 @@ static int answer(uvcc_service *s, client *c, asked *q, uvcc_request_status stat
     uvcci_st32(b, (uint32_t)status);
     uvcci_st32(b + 4, status == UVCC_REQUEST_OK ? q->shape.out_rows : 0);
     uvcci_st32(b + 8, status == UVCC_REQUEST_OK ? q->shape.out_cols : 0);
-    uvcci_st32(b + 12, 0);
+    uvcci_st32(b + 12, why);
     const size_t n = (size_t)(total - UVCCI_ANSWER_HEAD) / 2;
     if (n != 0) {
         memcpy(b + UVCCI_ANSWER_HEAD, lo, n);
@@ -177,10 +177,9 @@ static int answer(uvcc_service *s, client *c, asked *q, uvcc_request_status stat
     return 0;
 }
 
-int uvcc_service_answer(uvcc_service *s, uint64_t token, uvcc_request_status status,
-                        const uint64_t *lo, const uint64_t *hi, size_t n) {
-    if (s == NULL || (uint32_t)status >= UVCC_REQUEST_STATUSES)
-        return UVCC_ERR_USAGE;
+/* Of a request that was handed out. */
+static int answer_job(uvcc_service *s, uint64_t token, uvcc_request_status status, uint32_t why,
+                      const uint64_t *lo, const uint64_t *hi, size_t n) {
     for (uint32_t i = 0; i < s->count; i++)
         for (asked *q = s->clients[i].first; q != NULL; q = q->next) {
             if (q->token != token || q->stage != TAKEN)
@@ -189,12 +188,24 @@ int uvcc_service_answer(uvcc_service *s, uint64_t token, uvcc_request_status sta
             if (n != (ok ? uvcci_request_values(q->shape.out_rows, q->shape.out_cols) : 0) ||
                 (ok && (lo == NULL || hi == NULL)))
                 return UVCC_ERR_USAGE;
-            const int rc = answer(s, &s->clients[i], q, status, lo, hi);
+            const int rc = answer(s, &s->clients[i], q, status, why, lo, hi);
             if (rc == 0)
                 forget(s, &s->clients[i]);
             return rc;
         }
     return UVCC_ERR_NOT_FOUND;
+}
+
+int uvcc_service_answer(uvcc_service *s, uint64_t token, uvcc_request_status status,
+                        const uint64_t *lo, const uint64_t *hi, size_t n) {
+    if (s == NULL || (uint32_t)status >= UVCC_REQUEST_STATUSES)
+        return UVCC_ERR_USAGE;
+    return answer_job(s, token, status, 0, lo, hi, n);
+}
+
+int uvcc_service_refuse(uvcc_service *s, uint64_t token, uint32_t why) {
+    return s != NULL ? answer_job(s, token, UVCC_REQUEST_REFUSED, why, NULL, NULL, 0)
+                     : UVCC_ERR_USAGE;
 }
 
 /* ---- requests ---- */
@@ -211,10 +222,10 @@ static void whole(uvcc_service *s, client *c, asked *q) {
 /* All pieces are there: is it a request, and is there room for its answer? */
 static int judge(uvcc_service *s, client *c, asked *q) {
     if (!uvcci_get_shape(&q->shape, q->asks.bytes, q->asks.total))
-        return answer(s, c, q, UVCC_REQUEST_REFUSED, NULL, NULL);
+        return answer(s, c, q, UVCC_REQUEST_REFUSED, 0, NULL, NULL);
     const uint64_t more = uvcci_answer_bytes(&q->shape, UVCC_REQUEST_OK);
     if (c->bytes + more > s->cfg.client_bytes)
-        return answer(s, c, q, UVCC_REQUEST_BUSY, NULL, NULL);
+        return answer(s, c, q, UVCC_REQUEST_BUSY, 0, NULL, NULL);
     q->held += more;
     c->bytes += more;
     whole(s, c, q);
@@ -238,7 +249,7 @@ static int begin(uvcc_service *s, client *c, const uvcci_piece *p, asked **out) 
     if (room)
         q->asks.bytes = s->cfg.alloc.alloc(s->cfg.alloc.user, p->total, UVCC_MEM_SECRET);
     if (q->asks.bytes == NULL)
-        return answer(s, c, q, UVCC_REQUEST_BUSY, NULL, NULL);
+        return answer(s, c, q, UVCC_REQUEST_BUSY, 0, NULL, NULL);
     q->asks.total = p->total;
     q->held = p->total;
     c->bytes += p->total;
@@ -292,7 +303,7 @@ static int take(uvcc_service *s, client *c, const uvcc_dialog_message *m) {
     if (q->stage == ANSWERED && p.offset == 0 && q->answer.sent == q->answer.total)
         q->answer.sent = 0;
     else if (q->stage == FORGOTTEN && p.offset == 0 && q->answer.sent == q->answer.total)
-        rc = answer(s, c, q, UVCC_REQUEST_GONE, NULL, NULL);
+        rc = answer(s, c, q, UVCC_REQUEST_GONE, 0, NULL, NULL);
     else if (q->stage == COMING && q->asks.total == p.total && uvcci_body_place(&q->asks, &p)) {
         rc = judge(s, c, q);
         if (rc == 0)

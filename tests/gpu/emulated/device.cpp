@@ -121,15 +121,13 @@ void enter(fiber *f) {
     swap(&scheduler, &f->at);
 }
 
-/* Threads go on in this order: what races comes out as something else in another. */
-unsigned turn(unsigned k) {
-    return order == 0 ? k : order == 1 ? threads - 1 - k : (k * 37 + (unsigned)order) % threads;
-}
-
+/* Threads go on in an order that is told: what races comes out as something else in another. One
+ * comes so many behind the one before it. */
 bool run_ready() {
+    const unsigned by = order == 0 ? 1 : order == 1 ? threads - 1 : 37 % threads;
+    unsigned i = order == 0 ? 0 : order == 1 ? threads - 1 : (unsigned)order % threads;
     bool some = false;
-    for (unsigned k = 0; k < threads; k++) {
-        const unsigned i = turn(k);
+    for (unsigned k = 0; k < threads; k++, i = i + by < threads ? i + by : i + by - threads) {
         if (fibers[i].is != READY)
             continue;
         running = i;

@@ -107,15 +107,14 @@ inline uint32_t __funnelshift_r(uint32_t lo, uint32_t hi, unsigned by) {
 }
 inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t which) {
     const uint64_t all = (uint64_t)y << 32 | x;
-    uint32_t out = 0;
-    for (unsigned k = 0; k < 4; k++)
-        out |= (uint32_t)(all >> 8 * (which >> 4 * k & 7) & 0xff) << 8 * k;
-    return out;
+    const auto byte = [=](unsigned k) {
+        return (uint32_t)(all >> 8 * (which >> 4 * k & 7) & 0xff) << 8 * k;
+    };
+    return byte(0) | byte(1) | byte(2) | byte(3); /* shifts where `which` is known */
 }
 inline uint32_t __dp4a(uint32_t x, uint32_t y, uint32_t sum) {
-    for (unsigned k = 0; k < 32; k += 8)
-        sum += (x >> k & 0xff) * (y >> k & 0xff);
-    return sum;
+    const auto product = [=](unsigned k) { return (x >> k & 0xff) * (y >> k & 0xff); };
+    return sum + product(0) + product(8) + product(16) + product(24);
 }
 inline void atomicAdd(unsigned long long *to, unsigned long long x) {
     *to += x;
