@@ -4,6 +4,7 @@
 #include "serving.h"
 
 #include <stdio.h>
+#include <uvcc/client.h>
 #include <uvcc/host.h>
 #include <uvcc/program.h>
 
@@ -181,13 +182,26 @@ uvcc_request_shape serving_request(const serving_form *f, uint32_t units) {
                                 .in_rows = units * f->in_rows,
                                 .in_cols = f->in_cols,
                                 .out_rows = units * f->out_rows,
-                                .out_cols = f->out_cols};
+                                .out_cols = f->out_cols,
+                                .key_cols = f->key_cols,
+                                .key_bits = f->key_bits};
+}
+
+uint64_t serving_values(const uvcc_request_shape *s) {
+    return (uint64_t)s->in_rows * s->in_cols;
+}
+
+uint64_t serving_key_words(const uvcc_request_shape *s) {
+    enum { ROOT_WORDS = 2 };
+    const uint64_t numbers = (uint64_t)s->in_rows * s->key_cols;
+    return numbers != 0 ? numbers * (uvcc_client_key_words(s->key_bits) + ROOT_WORDS) : 0;
 }
 
 uint64_t serving_bytes(const serving_form *f) {
     enum { HEADS = 256 };
     const uvcc_request_shape s = serving_request(f, f->units);
-    return HEADS + 16 * ((uint64_t)s.in_rows * s.in_cols + (uint64_t)s.out_rows * s.out_cols);
+    return HEADS +
+           16 * (serving_values(&s) + serving_key_words(&s) + (uint64_t)s.out_rows * s.out_cols);
 }
 
 bool serving_takes(const serving_form *f, const uvcc_request_shape *s) {
@@ -195,5 +209,6 @@ bool serving_takes(const serving_form *f, const uvcc_request_shape *s) {
     const uvcc_request_shape want = serving_request(f, units);
     return units != 0 && units <= f->units && s->entry == want.entry &&
            s->in_rows == want.in_rows && s->in_cols == want.in_cols &&
-           s->out_rows == want.out_rows && s->out_cols == want.out_cols;
+           s->out_rows == want.out_rows && s->out_cols == want.out_cols &&
+           s->key_cols == want.key_cols && s->key_bits == want.key_bits;
 }
