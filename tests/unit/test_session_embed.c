@@ -701,6 +701,23 @@ static void test_nobody_else_sees(void **state) {
     }
 }
 
+static void count_rows(void *user, unsigned party, const uvcc_job *job, uint32_t task, bool done) {
+    (void)user;
+    if (done && job->tasks[task].kind == UVCC_TASK_ONE_HOT_ROWS)
+        w.party[party].expanded++;
+}
+
+/* What all know is component 0: who holds that has a client's pair for it. */
+static void test_one_pair_for_what_is_public(void **state) {
+    (void)state;
+    const shape s = {.rows = 4, .table = 20, .width = 2, .public_table = true, .client = true};
+    memset(&w, 0, sizeof w);
+    run(&s, &(triangle_options){.seed = SEED, .wired = true, .ticks = true, .on_task = count_rows});
+    assert_int_equal(w.party[0].expanded, 2);
+    assert_int_equal(w.party[1].expanded, 0);
+    assert_int_equal(w.party[2].expanded, 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tables),
@@ -714,6 +731,7 @@ int main(void) {
         cmocka_unit_test(test_dealt_manners),
         cmocka_unit_test(test_freed_within),
         cmocka_unit_test(test_nobody_else_sees),
+        cmocka_unit_test(test_one_pair_for_what_is_public),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
