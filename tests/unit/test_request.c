@@ -839,17 +839,29 @@ static void test_bad_keys(void **state) {
         uint32_t cols, key_cols, key_bits;
         uint8_t form;
         int more; /* bytes */
-    } bad[] = {{1, 1, 3, 1, -8},         {1, 1, 3, 1, 8}, {1, 1, 3, 0, 0},
-               {1, 1, 3, 2, 0},          {1, 0, 0, 1, 0}, {1, 0, 3, 0, 0},
-               {1, 0, 3, 1, 0},          {1, 1, 0, 1, 0}, {1, 1, 33, 1, 0},
-               {1, UINT32_MAX, 3, 1, 0}, {0, 0, 0, 0, 0}, {UINT32_MAX, 1, 3, 1, 0}};
+    } bad[] = {{1, 1, 3, 1, -8},
+               {1, 1, 3, 1, 8},
+               {1, 1, 3, 0, 0},
+               {1, 1, 3, 2, 0},
+               {1, 0, 0, 1, 0},
+               {1, 0, 3, 0, 0},
+               {1, 0, 3, 1, 0},
+               {1, 1, 0, 1, 0},
+               {1, 1, 33, 1, 0},
+               {1, UINT32_MAX, 3, 1, 0},
+               {0, 0, 0, 0, 0},
+               {UINT32_MAX, 1, 3, 1, 0},
+               {0, 4294836226, 2, 1, 16 * (12 - 30)}};
+    const uint32_t wrapped = 2147549185; /* rows of the last one: words of keys are 12 mod 2^64 */
     world w;
     open_world(&w);
     settle(&w);
     for (uint8_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
         uint8_t m[1024] = {'U', 'V', 'R', 'Q', 1};
-        const uvcc_request_shape s = shape_of_keys(bad[k].cols, bad[k].key_cols, bad[k].key_bits);
+        uvcc_request_shape s = shape_of_keys(bad[k].cols, bad[k].key_cols, bad[k].key_bits);
         const size_t len = 96 + 16 * 3 * (1 + 9) + (size_t)bad[k].more;
+        if (k + 1 == sizeof bad / sizeof bad[0])
+            s.in_rows = wrapped;
         m[8] = (uint8_t)(k + 1);
         m[24] = (uint8_t)len;
         m[25] = (uint8_t)(len >> 8);
