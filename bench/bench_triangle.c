@@ -19,7 +19,7 @@
  * the program. Either takes 10 GB, so they run by their names only. So do the forward passes of a
  * layer of BERT-base, "bert_layer/128" and "bert_layer/512" tokens, whose "memory_bytes" are all
  * that the session had, and "embed/V", the rows of 128 tokens of a secret table of V rows and 768
- * columns, by one-hot rows that are shared and by token ids. */
+ * columns, by one-hot rows that are shared, by token ids of a party and by keys of a client's. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -182,9 +182,12 @@ static uvcc_program *bert_layer(uint32_t tokens, uint8_t inner_bits) {
     return end(p);
 }
 
-/* Rows of a table: of one-hot rows, or of ids. */
-static uvcc_program *embedding(uint32_t vocabulary, bool ids) {
+/* Rows of a table: of one-hot rows, of ids, or of keys that a client deals (here zeros, of which no
+ * time depends). */
+typedef enum embedding_by { BY_ROWS, BY_IDS, BY_KEYS } embedding_by;
+static uvcc_program *embedding(uint32_t vocabulary, embedding_by by) {
     enum { TOKENS = 128, WIDTH = 768 };
+    const bool ids = by != BY_ROWS;
     uvcc_program *p = begin();
     uvcc_tensor_desc d = {.rows = vocabulary, .cols = WIDTH, .bits = 20, .scale = 16};
     const uint32_t table = add_tensor(p, "E", 0, d);
@@ -197,12 +200,13 @@ static uvcc_program *embedding(uint32_t vocabulary, bool ids) {
     d = (uvcc_tensor_desc){.rows = TOKENS,
                            .cols = ids ? 1 : vocabulary,
                            .bits = ids ? 20 : 1,
-                           .lifetime = UVCC_TRANSIENT,
+                           .lifetime = by == BY_KEYS ? UVCC_PERSIST : UVCC_TRANSIENT,
                            .sharing = ids ? UVCC_ONE_HOT : UVCC_REPLICATED};
     for (unsigned bits = 1; ids && 1u << bits < 2 * vocabulary; bits++)
         d.bits = (uint8_t)bits;
     const uint32_t x = add_tensor(p, "x", 0, d);
-    check(uvcc_program_input(p, 1, x, 0), "input");
+    if (by != BY_KEYS)
+        check(uvcc_program_input(p, 1, x, 0), "input");
     uvcc_op_desc op = {.opcode = ids ? UVCC_OP_EMBED : UVCC_OP_GEMM_SS,
                        .in_count = 2,
                        .in = {x, table},
@@ -335,8 +339,8 @@ static void open_triangle(triangle *t, const workload *w, drive_by by) {
         check(uvcc_session_load_program(t->s[i], w->p), "load");
         for (uint32_t k = 0; k < uvcc_program_tensor_count(w->p); k++) {
             const uvcc_tensor_desc *d = uvcc_program_tensor_at(w->p, k);
-            if (d->lifetime != UVCC_PERSIST)
-                continue;
+            if (d->lifetime != UVCC_PERSIST || d->sharing == UVCC_ONE_HOT)
+                continue; /* or keys, which are zeros where nobody sets them */
             const size_t n = (size_t)d->rows * d->cols;
             int64_t *v = malloc(n * sizeof *v);
             for (size_t j = 0; v != NULL && j < n; j++)
@@ -515,8 +519,9 @@ int main(int argc, char **argv) {
     }
     if (only->part != NULL && strncmp(only->part, embed, sizeof embed - 1) == 0) {
         const uint32_t rows = (uint32_t)strtoul(only->part + sizeof embed - 1, NULL, 10);
-        run(only, "embed/one-hot", rows, embedding(rows, false));
-        run(only, "embed/ids", rows, embedding(rows, true));
+        run(only, "embed/one-hot", rows, embedding(rows, BY_ROWS));
+        run(only, "embed/ids", rows, embedding(rows, BY_IDS));
+        run(only, "embed/keys", rows, embedding(rows, BY_KEYS));
         return 0;
     }
     if (only->part != NULL && strcmp(only->part, deep) == 0) {

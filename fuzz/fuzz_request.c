@@ -8,9 +8,18 @@
 #include "common.h"
 
 #include "proto/crypto.h"
+#include <uvcc/client.h>
 #include <uvcc/request.h>
 
-enum { SERVICE = 0, CLIENT = 1, ACTIONS_MAX = 200, JOBS = 64, BYTES = 4096, HEAD = 40 };
+enum {
+    SERVICE = 0,
+    CLIENT = 1,
+    ACTIONS_MAX = 200,
+    JOBS = 64,
+    BYTES = 4096,
+    HEAD = 40,
+    BODY_HEAD = 112
+};
 
 typedef struct world {
     fuzz_mem mem;
@@ -106,13 +115,18 @@ static void take_job(world *w) {
     if (w->jobs == JOBS || uvcc_service_next(w->s, &j) != 1)
         return;
     const uint64_t n = (uint64_t)j.shape.in_rows * j.shape.in_cols;
-    FUZZ_CHECK(n != 0 && n <= BYTES / 16 && j.client == w->client);
+    const uint64_t keys = (uint64_t)j.shape.in_rows * j.shape.key_cols *
+                          (uvcc_client_key_words(j.shape.key_bits) + 2);
+    FUZZ_CHECK(n + keys != 0 && n + keys <= BYTES / 16 && j.client == w->client);
+    FUZZ_CHECK((j.keys_lo != NULL) == (j.shape.key_cols != 0));
     FUZZ_CHECK((uint64_t)j.shape.out_rows * j.shape.out_cols - 1 < BYTES / 16);
     for (unsigned k = 0; k < w->jobs; k++)
         FUZZ_CHECK(w->job[k].token != j.token && memcmp(w->job[k].id, j.id, 16) != 0);
     uint64_t sum = 0;
     for (uint64_t i = 0; i < n; i++) /* they are there to be read */
         sum += j.lo[i] ^ j.hi[i];
+    for (uint64_t i = 0; j.keys_lo != NULL && i < keys; i++)
+        sum += j.keys_lo[i] ^ j.keys_hi[i];
     w->tokens += sum & 1;
     w->job[w->jobs++] = j;
     FUZZ_CHECK(w->jobs <= 3); /* waiting_max */
@@ -162,8 +176,14 @@ static void say(world *w, fuzz_in *in) {
     const uint8_t how = fuzz_u8(in), shape = fuzz_u8(in);
     const unsigned from = how & 1;
     const uint32_t rows = 1 + (shape & 3), cols = 1 + (shape >> 2 & 3);
-    uint8_t m[HEAD + 96 + 16 * 16] = {'U', 'V', 'R', 'Q', 2, (uint8_t)(from == SERVICE)};
-    size_t len = from == CLIENT ? 96 + (size_t)16 * rows * cols : how & 8 ? 16 : 16 + 32, got;
+    const bool keys = from == CLIENT && how & 8;
+    const uint32_t bits = 1 + rows % 3, key = keys ? uvcc_client_key_words(bits) + 2 : 0;
+    uint8_t m[HEAD + BODY_HEAD + 16 * 4 * (4 + 9)] = {'U', 'V', 'R',
+                                                      'Q', 2,   (uint8_t)(from == SERVICE)};
+    size_t len = from == CLIENT ? BODY_HEAD + (size_t)16 * rows * (cols + key)
+                 : how & 8      ? 16
+                                : 16 + 32;
+    size_t got;
     m[6] = from == CLIENT ? 0 : (how >> 4) % 3;
     if (from == CLIENT || w->r == NULL)
         m[8] = how >> 4; /* few ids */
@@ -176,6 +196,8 @@ static void say(world *w, fuzz_in *in) {
         m[HEAD + 8] = (uint8_t)cols;
         m[HEAD + 12] = (uint8_t)(1 + (shape >> 4 & 3));
         m[HEAD + 16] = (uint8_t)(1 + (shape >> 6));
+        m[HEAD + 20] = m[HEAD + 28] = keys;
+        m[HEAD + 24] = keys ? (uint8_t)bits : 0;
     } else {
         m[HEAD] = how & 8 ? 1 + shape % 6 : 0;
         m[HEAD + 4] = how & 8 ? 0 : 2;

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <uvcc/client.h>
 #include <uvcc/host.h>
 #include <uvcc/program.h>
 
@@ -182,15 +183,28 @@ uvcc_request_shape serving_request(const serving_form *f, uint32_t units) {
                             .in_rows = units * f->in_rows,
                             .in_cols = f->in_cols,
                             .out_rows = units * f->out_rows,
-                            .out_cols = f->out_cols};
+                            .out_cols = f->out_cols,
+                            .key_cols = f->key_cols,
+                            .key_bits = f->key_bits};
     memcpy(s.terms, f->terms, sizeof s.terms);
     return s;
+}
+
+uint64_t serving_values(const uvcc_request_shape *s) {
+    return (uint64_t)s->in_rows * s->in_cols;
+}
+
+uint64_t serving_key_words(const uvcc_request_shape *s) {
+    enum { ROOT_WORDS = 2 };
+    const uint64_t numbers = (uint64_t)s->in_rows * s->key_cols;
+    return numbers != 0 ? numbers * (uvcc_client_key_words(s->key_bits) + ROOT_WORDS) : 0;
 }
 
 uint64_t serving_bytes(const serving_form *f) {
     enum { HEADS = 256 };
     const uvcc_request_shape s = serving_request(f, f->units);
-    return HEADS + 16 * ((uint64_t)s.in_rows * s.in_cols + (uint64_t)s.out_rows * s.out_cols);
+    return HEADS +
+           16 * (serving_values(&s) + serving_key_words(&s) + (uint64_t)s.out_rows * s.out_cols);
 }
 
 /* ---- what both ends have alike ---- */

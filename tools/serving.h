@@ -58,6 +58,7 @@ typedef struct serving_form {
     uint32_t units;              /* at most */
     uint32_t in_rows, in_cols;   /* of a unit */
     uint32_t out_rows, out_cols; /* likewise */
+    uint32_t key_cols, key_bits; /* numbers that go as keys, in rows as many; 0: there are none */
     uint8_t terms[12];           /* of a transformer: serving_terms */
 } serving_form;
 /* In the entry of a transformer's requests; those of a perceptron have their fraction bits alone.
@@ -72,6 +73,9 @@ void serving_put_terms(serving_form *f, const model_pass *p, uint32_t weights_ow
 serving_form serving_perceptron(uint32_t features, uint32_t classes, uint32_t frac_bits,
                                 uint32_t rows);
 uvcc_request_shape serving_request(const serving_form *f, uint32_t units);
+/* Words of each of a party's components of such a request: of its values, and of its keys. */
+uint64_t serving_values(const uvcc_request_shape *s);
+uint64_t serving_key_words(const uvcc_request_shape *s);
 /* Bytes that a party keeps of the largest one with its answer (docs/clients.md), at least. */
 uint64_t serving_bytes(const serving_form *f);
 /* In what it differs from those of this form, as bits that a refusal carries (docs/clients.md); 0:

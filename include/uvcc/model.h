@@ -73,8 +73,8 @@ typedef enum uvcc_model_input {
      * others, if there are any, a 1 for its segment, else 0. */
     UVCC_MODEL_INPUT_ONE_HOT = 1,
     /** Token ids, 0 to vocabulary - 1, and in a second column, if there are segments, their kinds,
-     * 0 to segments - 1: a one-hot tensor of the program, whose owner is a party. The same rows as
-     * ONE_HOT gives, for some hundred bytes a token. */
+     * 0 to segments - 1: a one-hot tensor of the program. The same rows as ONE_HOT gives, for some
+     * hundred bytes a token. */
     UVCC_MODEL_INPUT_TOKENS = 2,
 } uvcc_model_input;
 
@@ -263,7 +263,7 @@ UVCC_API int uvcc_model_forward(const uvcc_model_config *c, uvcc_program *p,
  * and PADDING where the model has it, are PERSIST tensors of these names, whose shares hosts set by
  * uvcc_session_set_shares() before each step; what comes out, of the scale of UVCC_MODEL_OUT_Y,
  * stays in the PERSIST tensor Y, opened to nobody: uvcc_session_shares() gives a party its two
- * components. UVCC_ERR_CONFIG: input TOKENS, of which a party is the owner. */
+ * components. With input TOKENS X takes keys that the client deals (uvcc_client_deal). */
 UVCC_API int uvcc_model_forward_shared(const uvcc_model_config *c, uvcc_program *p,
                                        const uint32_t *weights, const uvcc_allocator *al,
                                        char *message, size_t message_cap) UVCC_MUST_USE;

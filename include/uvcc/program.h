@@ -40,9 +40,11 @@ typedef enum uvcc_lifetime {
  * workers of a party), then truncated or reshared; no other op reads it, and none opens it. A
  * public tensor is shared with nobody: each party has its values, in half the memory. It is
  * PERSIST, no op writes it, and GEMM_PART and EMBED (their second input) and ROTATE read it. A
- * one-hot tensor has numbers of rows, 0 and up, of `bits` bits, 32 at most, at scale 0: its owner
- * has them, and each of the two others a DPF key of the one-hot row of each, of some hundred bytes.
- * It is TRANSIENT and an input (uvcc_program_input), and EMBED alone reads it. */
+ * one-hot tensor has numbers of rows, 0 and up, of `bits` bits, 32 at most, at scale 0. A TRANSIENT
+ * one is an input (uvcc_program_input): its owner has them, and each of the two others a DPF key of
+ * the one-hot row of each, of some hundred bytes. A PERSIST one is of a client that is no party: it
+ * deals each party two keys of each (uvcc_client_deal), which hosts set by uvcc_session_set_shares.
+ * EMBED alone reads either. */
 typedef enum uvcc_sharing {
     UVCC_REPLICATED = 0,
     UVCC_ADDITIVE = 1,
@@ -211,6 +213,9 @@ UVCC_API uint32_t uvcc_program_tensor_count(const uvcc_program *p);
 /** The descriptor, until another tensor is declared (its name lives with the program); NULL if out
  * of range. */
 UVCC_API const uvcc_tensor_desc *uvcc_program_tensor_at(const uvcc_program *p, uint32_t i);
+/** Words of one of a tensor's components, as uvcc_session_set_shares takes it: rows * cols, or of a
+ * one-hot tensor so many keys with their roots (uvcc_client_deal); 0 if out of range. */
+UVCC_API uint64_t uvcc_program_share_words(const uvcc_program *p, uint32_t i);
 /** Index of a tensor by name, or UVCC_ERR_NOT_FOUND. */
 UVCC_API int uvcc_program_find(const uvcc_program *p, const char *name);
 /** The program's copy of a function; NULL if out of range. */

@@ -33,13 +33,16 @@
 extern "C" {
 #endif
 
-/** Greatest request and answer, in values: 2^24 less a few. */
+/** Greatest request and answer, in values, or words of keys: 2^24 less a few. */
 #define UVCC_REQUEST_VALUES_MAX ((UINT32_C(1) << 24) - 64)
 
 typedef struct uvcc_request_shape {
     uint32_t entry;              /**< of the parties' program, or whatever they agreed to call it */
-    uint32_t in_rows, in_cols;   /**< of the client's input */
+    uint32_t in_rows, in_cols;   /**< of the client's values, which go as shares */
     uint32_t out_rows, out_cols; /**< of the output */
+    /** Numbers of rows of a table, such as tokens, that go as keys (uvcc_client_deal): in_rows rows
+     * of so many, each below 2^key_bits, 1 to 32; both 0: none. Then in_cols may be 0. */
+    uint32_t key_cols, key_bits;
     /** What else of the program a client and the parties want alike, as their hosts agreed to write
      * it; zeros: nothing. It travels with the request and is in its digests; hosts compare it. */
     uint8_t terms[12];
@@ -63,12 +66,15 @@ typedef struct uvcc_request_config {
     uvcc_allocator alloc;
     uvcc_random random;
     uvcc_request_shape shape;
-    const int64_t *values; /**< in_rows * in_cols, as the program reads them (fixed point) */
+    const int64_t *values;  /**< in_rows * in_cols, as the program reads them (fixed point) */
+    const int64_t *numbers; /**< in_rows * key_cols; NULL where the shape has none */
+    uint8_t sid_job[32];    /**< of the parties' job, as the dialogs have it, for keys */
 } uvcc_request_config;
 typedef struct uvcc_request uvcc_request;
 
-/** Splits the values into shares, which are the same however often they are sent. UVCC_ERR_USAGE,
- * UVCC_ERR_LIMIT: a shape with no values or too many; UVCC_ERR_RANDOM; UVCC_ERR_NOMEM. */
+/** Splits the values into shares and deals keys of the numbers, which are the same however often
+ * they are sent. UVCC_ERR_USAGE; UVCC_ERR_LIMIT: a shape with no values and numbers or too many;
+ * UVCC_ERR_BOUND: a number is not below 2^key_bits; UVCC_ERR_RANDOM; UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_request_new(uvcc_request **out, const uvcc_request_config *cfg) UVCC_MUST_USE;
 /** Wipes the shares and the output. */
 UVCC_API void uvcc_request_free(uvcc_request *r);
@@ -133,6 +139,10 @@ typedef struct uvcc_service_job {
     uint8_t id[16];
     uvcc_request_shape shape;
     const uint64_t *lo, *hi; /**< in_rows * in_cols each: components `party` and `party` + 1 */
+    /** in_rows * key_cols keys each, one behind the other, and behind them so many roots: what
+     * uvcc_session_set_shares takes for a one-hot tensor of that size. Nothing says that they are
+     * any; NULL where the shape has none. */
+    const uint64_t *keys_lo, *keys_hi;
     /** Of either component with everything that the request says, hidden by a salt that only the
      * client and the component's two holders know: party p's `digest_hi` must be party p + 1's
      * `digest_lo`. */

@@ -449,17 +449,20 @@ UVCC_API int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out);
  * it declares; nothing was taken. UVCC_ERR_USAGE, too: the program has its values
  * (uvcc_program_constant). */
 UVCC_API int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v);
-/** This party's components of a PERSIST tensor, split by a client or from a checkpoint. Nobody can
- * see from shares whether the value is within its declared bits: whoever split it answers for that.
- * PUBLIC ones have none (UVCC_ERR_USAGE), nor in uvcc_session_shares. */
+/** This party's components of a PERSIST tensor, split by a client or from a checkpoint, each
+ * uvcc_program_share_words() long. Nobody can see from shares whether the value is within its
+ * declared bits, nor from keys of a one-hot tensor whether they are any: whoever made them answers
+ * for that, and what they are not changes values alone. PUBLIC ones have none (UVCC_ERR_USAGE), nor
+ * in uvcc_session_shares. */
 UVCC_API int uvcc_session_set_shares(uvcc_session *s, uint32_t tensor, const uint64_t *lo,
                                      const uint64_t *hi);
-/** This party's components of a PERSIST tensor as they stand between two steps, rows * cols values
- * each: for whom no program opens a value to, such as a client that is no party (docs/clients.md).
- * They are secret. The first call asks for them and says UVCC_ERR_AGAIN; once the session has taken
- * a completion the same call gives them, and the next one asks anew. uvcc_session_step() forgets
- * what was not taken. UVCC_ERR_AGAIN too while another tensor is read, or this one is being set;
- * UVCC_ERR_STATE: a step is agreed to, or the tensor was never set; UVCC_ERR_NOMEM. */
+/** This party's components of a PERSIST tensor as they stand between two steps, each
+ * uvcc_program_share_words() long: for whom no program opens a value to, such as a client that is
+ * no party (docs/clients.md). They are secret. The first call asks for them and says
+ * UVCC_ERR_AGAIN; once the session has taken a completion the same call gives them, and the next
+ * one asks anew. uvcc_session_step() forgets what was not taken. UVCC_ERR_AGAIN too while another
+ * tensor is read, or this one is being set; UVCC_ERR_STATE: a step is agreed to, or the tensor was
+ * never set; UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_session_shares(uvcc_session *s, uint32_t tensor, uint64_t *lo, uint64_t *hi);
 /** The last checkpoint (config.resume.checkpoint_every): all PERSIST shares of this party as they
  * stand before step *step; PUBLIC tensors are not in it, and who resumes sets them again

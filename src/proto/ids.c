@@ -81,6 +81,12 @@ uint64_t uvcci_sid_tag(const uint8_t sid_sub[32]) {
     return hash64(&in);
 }
 
+void uvcci_client_dpf(const uint8_t sid_job[32], uint8_t out[2][16]) {
+    input in;
+    begin_with_id(&in, "UVCC_CLIENT_DPF_V1", sid_job);
+    hash(&in, out[0]);
+}
+
 uint32_t uvcci_op_id(const uint8_t sid_sub[32], uint32_t step, uint8_t phase, uint16_t mb,
                      uint16_t k, uint16_t batch, uint16_t attempt) {
     input in;

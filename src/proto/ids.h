@@ -20,6 +20,8 @@ typedef enum uvcci_stream_name {
 void uvcci_sid_rep(const uint8_t sid_job[32], uint32_t replica, uint8_t out[32]);
 void uvcci_sid_sub(const uint8_t sid_rep[32], uint8_t stage, uint16_t tp_rank, uint8_t out[32]);
 uint64_t uvcci_sid_tag(const uint8_t sid_sub[32]);
+/* The fixed keys, left and right, of trees that a client deals: it knows the job's name alone. */
+void uvcci_client_dpf(const uint8_t sid_job[32], uint8_t out[2][16]);
 uint32_t uvcci_op_id(const uint8_t sid_sub[32], uint32_t step, uint8_t phase, uint16_t mb,
                      uint16_t k, uint16_t batch, uint16_t attempt);
 uint64_t uvcci_fss_id(const uint8_t sid_sub[32], uint32_t step, uint32_t op_id, uint16_t call,

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* odd_client.c - a client that does not do as it should, for tests/party/serve.py.
+/* odd_client.c - a client that does not do as it should, for tests/party/serve.py and
+ * serve_model.py.
  *
  *     odd_client CONFIG differ   sends party 2 another request of the same id; prints the statuses
- *     odd_client CONFIG alone    sends a request to party 0 alone, and is gone when it is there */
+ *     odd_client CONFIG trees    sends keys of another job's trees, which stand for nothing;
+ * likewise odd_client CONFIG alone    sends a request to party 0 alone, and is gone when it is
+ * there */
 #include <stdio.h>
 #include <string.h>
 #include <uvcc/dialog.h>
@@ -26,18 +29,26 @@ static int same_bytes(void *user, void *out, size_t bytes) {
     return 0;
 }
 
-static uvcc_request *request(const client_config *c, uint64_t seed, int64_t value) {
-    int64_t v[64];
+static uvcc_request *request(const client_config *c, uint64_t seed, int64_t value, bool trees) {
+    enum { VALUES = 64 };
+    int64_t v[VALUES], none[VALUES] = {0};
     uvcc_request *r = NULL;
     uint64_t state = seed;
-    for (size_t i = 0; i < sizeof v / sizeof v[0]; i++)
+    for (size_t i = 0; i < VALUES; i++)
         v[i] = value;
-    const uvcc_request_config q = {.size = sizeof q,
-                                   .alloc = uvcc_host_allocator(),
-                                   .random = {same_bytes, &state},
-                                   .shape = serving_request(&c->form, ROWS),
-                                   .values = v};
-    return c->features <= 64 && uvcc_request_new(&r, &q) == 0 ? r : NULL;
+    const bool keys = c->form.key_cols != 0;
+    uvcc_request_config q = {.size = sizeof q,
+                             .alloc = uvcc_host_allocator(),
+                             .random = {same_bytes, &state},
+                             .shape = serving_request(&c->form, ROWS),
+                             .values = keys ? none : v, /* no padding */
+                             .numbers = keys ? v : NULL};
+    memcpy(q.sid_job, c->sid_job, sizeof q.sid_job);
+    q.sid_job[0] ^= trees;
+    return c->form.in_rows * (c->form.in_cols + c->form.key_cols) <= VALUES &&
+                   uvcc_request_new(&r, &q) == 0
+               ? r
+               : NULL;
 }
 
 static int add(uvcc_net *net, const client_config *c, unsigned p, end *e) {
@@ -90,9 +101,10 @@ static bool over(const end *e, uvcc_request *const *r, bool alone) {
     return true;
 }
 
-static int talk(const client_config *c, bool alone) {
+static int talk(const client_config *c, const char *how) {
     const uint64_t seed = uvcc_host_now_ns();
-    uvcc_request *r[2] = {request(c, seed, 5), request(c, seed, 6)};
+    const bool alone = strcmp(how, "alone") == 0, trees = strcmp(how, "trees") == 0;
+    uvcc_request *r[2] = {request(c, seed, 5, trees), request(c, seed, trees ? 5 : 6, trees)};
     end e[UVCC_PARTIES] = {0};
     uvcc_net_config n;
     uvcc_net *net = NULL;
@@ -126,7 +138,7 @@ int main(int argc, char **argv) {
         return 2;
     int rc = client_config_read(&c, argv[1]);
     if (rc == 0)
-        rc = talk(&c, strcmp(argv[2], "alone") == 0) == 0 ? 0 : 1;
+        rc = talk(&c, argv[2]) == 0 ? 0 : 1;
     client_config_free(&c);
     return rc;
 }

@@ -3,7 +3,7 @@
 """Clients of a transformer that three processes of `uvcc party` serve: they get what `uvcc infer` says, to the bit, and of what
 they asked nothing is at the parties.
 
-serve_model.py --uvcc TOOL --models DIR [CASE...]
+serve_model.py --uvcc TOOL --odd PROGRAM --models DIR [CASE...]
 """
 import argparse
 import json
@@ -101,7 +101,7 @@ class Transformer(Service):
 
 
 def secret(a, directory):
-    """Secret weights: tokens as one-hot rows, a text and its padding. Memory, stores, evidence and logs of the parties have
+    """Secret weights: tokens as keys, a text and its padding. Memory, stores, evidence and logs of the parties have
     neither the tokens nor the answer; the client's memory has them, so that looking is known to find."""
     s = Transformer(a, 'bert_labels', directory, padding=True, gives='labels')
     seen = [[], [], [], []]
@@ -126,13 +126,56 @@ def secret(a, directory):
 
 
 def batches(a, directory):
-    """Three texts where a request takes two; the answer for people."""
-    s = Transformer(a, 'bert_labels', directory, padding=True, gives='labels', sequences=2)
+    """Five texts where a request takes three; the answer for people."""
+    s = Transformer(a, 'bert_labels', directory, padding=True, gives='labels', sequences=3)
     try:
         s.start_all()
-        s.answered(LISTS, 'labels', '--tokens', str(TOKENS))
+        s.answered(LISTS + LISTS[:2], 'labels', '--tokens', str(TOKENS))
         status, said = s.ended(s.ask('--ids', words_of(LISTS[:1])))
         assert status == 0 and 'sequence 1' in said and '%' in said, (status, said)
+        s.stop()
+    finally:
+        s.end()
+
+
+def forms_of_tokens(a, directory, model, gives, takes, weights):
+    s = Transformer(a, model, directory, gives=gives, tokens=len(LISTS[0]), takes=takes, weights=weights)
+    try:
+        s.start_all()
+        s.answered(LISTS[:1], gives, '--weights', weights)
+        s.stop()
+    finally:
+        s.end()
+
+
+def alone(a, directory):
+    """Keys and nothing else: no padding, no types."""
+    forms_of_tokens(a, directory, 'gpt2', 'last', 'tokens', 'secret')
+
+
+def public_keys(a, directory):
+    """Keys of rows of a table that all know."""
+    forms_of_tokens(a, directory, 'bert_labels', 'labels', 'tokens', 'public')
+
+
+def rows(a, directory):
+    """Whole rows, as shares."""
+    forms_of_tokens(a, directory, 'bert_labels', 'labels', 'one-hot', 'secret')
+
+
+def odd(a, directory):
+    """Keys that stand for nothing get an answer that says nothing, unlike ones at two parties none; who asks next is served."""
+    s = Transformer(a, 'bert_labels', directory, padding=True, gives='labels')
+    try:
+        s.start_all()
+        s.answered(LISTS[:1], 'labels', '--tokens', str(TOKENS))
+        for how, said in (('trees', '0 0 0'), ('differ', '3 3 3'), ('trees', '0 0 0')):
+            process = subprocess.Popen([a.odd, 'client-0.json', how], cwd=directory, stdout=subprocess.PIPE, text=True)
+            while process.poll() is None:
+                s.hear(0.05)
+            assert process.returncode == 0 and process.stdout.read().strip() == said, how
+            process.stdout.close()
+        s.answered(LISTS[1:2], 'labels', '--tokens', str(TOKENS))
         s.stop()
     finally:
         s.end()
@@ -229,11 +272,11 @@ def refusals(a, directory):
     s = Transformer(a, 'bert_labels', directory, padding=True, gives='labels')
     try:
         party = [(['job', 'run', 'gives'], None, 'job.run.gives is missing'),
-                 (['job', 'run', 'takes'], 'tokens', 'job.run.takes'),
+                 (['job', 'run', 'takes'], 'ids', 'job.run.takes'),
                  (['job', 'run', 'input_owner'], 0, 'job.run.input_owner'),
                  (['job', 'run', 'to'], 'all', 'job.run.to'),
-                 (['job', 'run'], {**without(s.run, 'padding'), 'sequences': 20000}, 'job.run: a request has '),
-                 (['job', 'run', 'sequences'], 5000, 'clients.mib: 64 MiB do not hold a request and its answer'),
+                 (['job', 'run'], {**without(s.run, 'padding'), 'sequences': 50000}, 'job.run: a request has '),
+                 (['job', 'run'], {**without(s.run, 'padding'), 'sequences': 10000}, 'clients.mib: 64 MiB do not hold a request and its answer'),
                  (['job', 'replicas'], 2, 'one worker for each party'),
                  (['data'], {'model': s.model}, "data.model: the weights are another party's"),
                  (['job', 'run', 'weights'], 'public', 'data.model is missing'),
@@ -247,7 +290,8 @@ def refusals(a, directory):
             s.config[0] = json.loads(json.dumps(s.good))
         ids = ['--ids', words_of(LISTS[:1])]
         save(f'{directory}/longer.safetensors', 'input_ids', 'I64', [1, TOKENS + 1], struct.pack(f'<{TOKENS + 1}q', *([1] * (TOKENS + 1))))
-        client = [(ids, {'model': s.model}, 'model does nothing with run.takes "one-hot"'),
+        client = [(ids, {'model': s.model}, 'model does nothing with run.takes "tokens"'),
+                  (ids, {'model': s.model, 'run': {**s.run, 'takes': 'one-hot'}}, 'model does nothing with run.takes "one-hot"'),
                   (ids, {'features': 3}, 'features does nothing with run'),
                   (ids, {'run': None, 'model': 'x'}, 'model does nothing without run'),
                   (ids, {'run': {**s.run, 'model': None}}, 'run.model'),
@@ -291,12 +335,13 @@ def without(members, name):
     return {key: value for key, value in members.items() if key != name}
 
 
-CASES = [secret, batches, public, copies, fast, differs, refusals]
+CASES = [secret, batches, alone, public_keys, rows, odd, public, copies, fast, differs, refusals]
 
 
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument('--uvcc', required=True, type=os.path.abspath)
+    ap.add_argument('--odd', required=True, type=os.path.abspath)
     ap.add_argument('--models', required=True, type=os.path.abspath)
     ap.add_argument('case', nargs='*')
     a = ap.parse_args()

@@ -295,6 +295,40 @@ class Runs(unittest.TestCase):
         np.testing.assert_array_equal(t.sessions[1].output(0, 2), v)
 
 
+    def test_keys_of_a_client(self):
+        p = uvcc.Program()
+        ids = p.tensor("ids", (2, 2), bits=4, lifetime=uvcc.Lifetime.PERSIST, sharing=uvcc.Sharing.ONE_HOT)
+        table = p.tensor("table", (11, 3), bits=20)
+        p.entry("look up")
+        p.input(1, table, 1)
+        z = p.tensor("z", (2, 3), bits=21, sharing=uvcc.Sharing.ADDITIVE)
+        y = p.tensor("y", (2, 3), bits=21)
+        p.op(uvcc.Opcode.EMBED, [ids, table], [z], constant=9)
+        p.op(uvcc.Opcode.RESHARE, [z], [y])
+        p.output(2, y)
+        p.finish()
+        self.assertEqual(ids.share_shape, (1, 4 * (9 + 2)))
+        self.assertEqual(table.share_shape, table.shape)
+        rows, numbers = np.arange(33).reshape(11, 3) - 7, np.array([[8, 0], [3, 1]])
+        made = configs()
+        dealt = uvcc.deal(made[0].identity.sid_job, numbers, 4)
+        t = Triangle(p, made=made)
+        t.until(EventKind.READY)
+        for s, (lo, hi) in zip(t.sessions, dealt):
+            self.assertEqual(code_of(self, s.set_shares, ids, lo[:, 1:], hi[:, 1:]), ErrorCode.USAGE)
+            s.set_shares(ids, lo, hi)
+        t.turn()
+        t.turn()
+        for s in t.sessions:
+            s.step(0)
+        t.sessions[1].input(0, 1, rows)
+        t.until(EventKind.STEP_FINISHED)
+        np.testing.assert_array_equal(t.sessions[2].output(0, 2), rows[numbers[:, 0]] + rows[9 + numbers[:, 1]])
+        self.assertEqual(code_of(self, uvcc.deal, made[0].identity.sid_job, numbers, 3), ErrorCode.BOUND)
+        self.assertEqual(code_of(self, uvcc.deal, made[0].identity.sid_job, numbers, 33), ErrorCode.USAGE)
+        self.assertEqual(code_of(self, uvcc.deal, b"", numbers, 4), ErrorCode.USAGE)
+
+
 class Evidence(unittest.TestCase):
     def test_bundles(self):
         made = configs(checks=uvcc.Checks(bundles=True))

@@ -394,6 +394,30 @@ static void client(void **state) {
     assert_memory_equal(back, v, sizeof v);
 }
 
+/* A client's numbers decide nothing that takes time while keys are made of them, but whether they
+ * are of so many bits; those that are have zeros above. */
+static void deal(void **state) {
+    (void)state;
+    enum { NUMBERS = 37, BITS = 16, WORDS = NUMBERS * (2 * 14 + 5 + 2) };
+    static uint64_t words[3][2][WORDS];
+    uint64_t *share[3][2];
+    int64_t numbers[NUMBERS];
+    uint8_t sid_job[32] = {1};
+    const uvcc_random hook = test_random(&rng);
+    for (unsigned i = 0; i < 6; i++)
+        share[i / 2][i % 2] = words[i / 2][i % 2];
+    for (unsigned i = 0; i < NUMBERS; i++) {
+        numbers[i] = (int64_t)(test_rand(&rng) % (1 << BITS));
+        taint(&numbers[i], BITS / 8); /* the low bytes */
+    }
+    assert_int_equal(public_status(uvcc_client_deal(sid_job, BITS, numbers, NUMBERS, &hook, share)),
+                     0);
+    assert_tainted(words[1][0], 8); /* a level's word */
+    look(words, sizeof words);
+    assert_memory_equal(words[1][0], words[0][1],
+                        sizeof words[0][0] / WORDS * (WORDS - 2 * NUMBERS));
+}
+
 static void equality(void **state) {
     (void)state;
     uint8_t a[33], b[33];
@@ -410,15 +434,25 @@ static void equality(void **state) {
 
 int test_primitives(void) {
     const struct CMUnitTest tests[] = {
-        SECRETS_TEST_ON(aes, portable), SECRETS_TEST_ON(aes, avx2),
-        SECRETS_TEST_ON(prg, portable), SECRETS_TEST_ON(prg, avx2),
-        SECRETS_TEST_ON(dcf, portable), SECRETS_TEST_ON(dcf, avx2),
-        SECRETS_TEST_ON(dpf, portable), SECRETS_TEST_ON(dpf, avx2),
-        SECRETS_TEST(packing),          SECRETS_TEST(hmac),
-        SECRETS_TEST(key_schedule),     SECRETS_TEST(chacha20_poly1305),
-        SECRETS_TEST(aes256_gcm),       SECRETS_TEST(xchacha20_poly1305),
-        SECRETS_TEST(signing),          SECRETS_TEST(equality),
-        SECRETS_TEST(key_exchange),     SECRETS_TEST(client),
+        SECRETS_TEST_ON(aes, portable),
+        SECRETS_TEST_ON(aes, avx2),
+        SECRETS_TEST_ON(prg, portable),
+        SECRETS_TEST_ON(prg, avx2),
+        SECRETS_TEST_ON(dcf, portable),
+        SECRETS_TEST_ON(dcf, avx2),
+        SECRETS_TEST_ON(dpf, portable),
+        SECRETS_TEST_ON(dpf, avx2),
+        SECRETS_TEST(packing),
+        SECRETS_TEST(hmac),
+        SECRETS_TEST(key_schedule),
+        SECRETS_TEST(chacha20_poly1305),
+        SECRETS_TEST(aes256_gcm),
+        SECRETS_TEST(xchacha20_poly1305),
+        SECRETS_TEST(signing),
+        SECRETS_TEST(equality),
+        SECRETS_TEST(key_exchange),
+        SECRETS_TEST(client),
+        SECRETS_TEST(deal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

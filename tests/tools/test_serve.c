@@ -360,13 +360,19 @@ static void test_shapes(void **state) {
                                    .out_rows = 2,
                                    .out_cols = 3,
                                    .terms = {7, 7, 4}};
-    const serving_form *const forms[] = {&row, &sequence};
-    for (unsigned k = 0; k < 2; k++) {
+    serving_form tokens = sequence;
+    tokens.in_cols = 1;
+    tokens.key_cols = 2;
+    tokens.key_bits = 15;
+    assert_int_equal(serving_bytes(&tokens), 256 + 16 * 8 * (6 * (1 + 2 * (31 + 2)) + 2 * 3));
+    const serving_form *const forms[] = {&row, &sequence, &tokens};
+    for (unsigned k = 0; k < 3; k++) {
         const serving_form *f = forms[k];
         uvcc_request_shape s = serving_request(f, 8);
         assert_int_equal(serving_differs(f, &s), 0);
-        assert_int_not_equal(serving_differs(forms[1 - k], &s), 0);
-        uint32_t *const words[] = {&s.entry, &s.in_rows, &s.in_cols, &s.out_rows, &s.out_cols};
+        assert_int_not_equal(serving_differs(forms[(k + 1) % 3], &s), 0);
+        uint32_t *const words[] = {&s.entry,    &s.in_rows,  &s.in_cols, &s.out_rows,
+                                   &s.out_cols, &s.key_cols, &s.key_bits};
         for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++)
             for (int by = -1; by <= 1; by += 2) {
                 s = serving_request(f, 8);

@@ -49,10 +49,9 @@ static void configure(fix *f, uvcc_config *c, uint8_t party) {
     c->limits.jobs_max = 4;
 }
 
-static void open_as(fix *f, uint8_t party, uint32_t b_elems) {
-    memset(f, 0, sizeof *f);
+/* With the program f->p, of f->mem. */
+static void open_made(fix *f, uint8_t party) {
     const uvcc_allocator al = test_allocator(&f->mem);
-    f->p = make_program(&al, b_elems);
     uvcc_config c;
     configure(f, &c, party);
     assert_int_equal(uvcc_session_new(&f->s, &c), 0);
@@ -60,6 +59,13 @@ static void open_as(fix *f, uint8_t party, uint32_t b_elems) {
     memset(f->s->lineage, 3, 32); /* as at READY */
     const uvcc_cpu_config x = {.size = sizeof x, .alloc = al};
     assert_int_equal(uvcc_cpu_new(&f->cpu, &x), 0);
+}
+
+static void open_as(fix *f, uint8_t party, uint32_t b_elems) {
+    memset(f, 0, sizeof *f);
+    const uvcc_allocator al = test_allocator(&f->mem);
+    f->p = make_program(&al, b_elems);
+    open_made(f, party);
 }
 
 static void open_one(fix *f) {
@@ -491,6 +497,78 @@ static void what_is_resumed(void **state) {
     close_one(&f);
 }
 
+/* Keys that a client dealt persist as words, more of them than there are elements. */
+enum { KEY_BITS = 5, NUMBERS = 7, KEYS_WORDS = NUMBERS * (2 * 3 + 5 + 2) };
+
+static void open_dealt(fix *f) {
+    memset(f, 0, sizeof *f);
+    const uvcc_allocator al = test_allocator(&f->mem);
+    const uvcc_op_desc op = {
+        .opcode = UVCC_OP_EMBED, .in_count = 2, .in = {0, 1}, .out_count = 1, .out = {2}};
+    uvcc_tensor_desc d = {.name = "K",
+                          .rows = NUMBERS,
+                          .cols = 1,
+                          .bits = KEY_BITS,
+                          .lifetime = UVCC_PERSIST,
+                          .in_buffer_of = UVCC_NO_TENSOR,
+                          .sharing = UVCC_ONE_HOT};
+    assert_int_equal(uvcc_program_new(&f->p, &al), 0);
+    assert_int_equal(uvcc_program_tensor(f->p, &d), 0);
+    assert_int_equal(test_tensor(f->p, "E", 20, 3, 40, 8, UVCC_PERSIST), 1);
+    d = (uvcc_tensor_desc){.name = "Z",
+                           .rows = NUMBERS,
+                           .cols = 3,
+                           .bits = 40,
+                           .scale = 8,
+                           .lifetime = UVCC_TRANSIENT,
+                           .in_buffer_of = UVCC_NO_TENSOR,
+                           .sharing = UVCC_ADDITIVE};
+    assert_int_equal(uvcc_program_tensor(f->p, &d), 2);
+    assert_int_equal(uvcc_program_entry(f->p, "go"), 0);
+    assert_int_equal(uvcc_program_op(f->p, &op), 0);
+    assert_int_equal(uvcc_program_finish(f->p, NULL, 0), 0);
+    open_made(f, 0);
+}
+
+static void keys_are_kept(void **state) {
+    (void)state;
+    fix f;
+    uint64_t lo[KEYS_WORDS], hi[KEYS_WORDS], got[2][KEYS_WORDS];
+    for (unsigned i = 0; i < KEYS_WORDS; i++) {
+        lo[i] = 100 + i;
+        hi[i] = 1000 + i;
+    }
+    open_dealt(&f);
+    assert_int_equal(uvcc_program_share_words(f.p, 0), KEYS_WORDS);
+    assert_int_equal(uvcc_session_set_shares(f.s, 0, lo, hi), 0);
+    assert_int_equal(run_jobs(&f), 1);
+    assert_int_equal(uvcc_session_shares(f.s, 0, got[0], got[1]), UVCC_ERR_AGAIN);
+    assert_int_equal(run_jobs(&f), 1);
+    assert_int_equal(uvcc_session_shares(f.s, 0, got[0], got[1]), 0);
+    assert_memory_equal(got[0], lo, sizeof lo);
+    assert_memory_equal(got[1], hi, sizeof hi);
+    f.s->step = 1;
+    step_ends(&f);
+    size_t len;
+    const uint8_t *d = make_checkpoint(&f, &len);
+    assert_int_equal(len, HEAD + 2 * TENSOR_HEAD + 16 * (KEYS_WORDS + 60) + HASH);
+    memset(got, 0, sizeof got);
+    assert_int_equal(uvcc_checkpoint_tensor(d, len, 0, got[0], got[1], NUMBERS), UVCC_ERR_MISMATCH);
+    assert_int_equal(uvcc_checkpoint_tensor(d, len, 0, got[0], got[1], KEYS_WORDS), 0);
+    assert_memory_equal(got[0], lo, sizeof lo);
+    assert_memory_equal(got[1], hi, sizeof hi);
+    uint8_t *kept = malloc(len);
+    memcpy(kept, d, len);
+    close_one(&f);
+    open_dealt(&f);
+    assert_int_equal(uvcc_session_resume(f.s, kept, len), 0);
+    assert_int_equal(run_jobs(&f), 1);
+    assert_memory_equal(lo_of(&f, 0), lo, sizeof lo);
+    assert_memory_equal(hi_of(&f, 0), hi, sizeof hi);
+    free(kept);
+    close_one(&f);
+}
+
 /* A checkpoint of step `step`, run `run` and that lineage, of one that is there. */
 static uint8_t *variant(const uint8_t *of, size_t len, uint32_t step, uint32_t run, int lineage,
                         uint64_t first) {
@@ -640,6 +718,7 @@ int main(void) {
         cmocka_unit_test(what_it_is_made_of),
         cmocka_unit_test(looking_into_one),
         cmocka_unit_test(what_is_resumed),
+        cmocka_unit_test(keys_are_kept),
         cmocka_unit_test(several_are_offered),
         cmocka_unit_test(sets_wait_for_a_checkpoint),
         cmocka_unit_test(whose_and_when),

@@ -115,13 +115,20 @@ static void end(triangle *t, const uvcc_program *p, const char *what, unsigned t
 
 static int64_t zeros[1 << 20];
 
+static int set_zeros(uvcc_session *s, uint32_t tensor, bool keys) {
+    const uint64_t *words = (const uint64_t *)zeros;
+    return keys ? uvcc_session_set_shares(s, tensor, words, words)
+                : uvcc_session_set_public(s, tensor, zeros);
+}
+
 /* Every input of the steps is zero, and so is what persists. */
 static void set_all(triangle *t, const uvcc_program *p) {
-    for (uint32_t i = 0; uvcc_program_tensor_at(p, i) != NULL; i++)
-        if (uvcc_program_tensor_at(p, i)->lifetime == UVCC_PERSIST)
-            for (unsigned k = 0; k < 3; k++)
-                while (uvcc_session_set_public(t->s[k], i, zeros) == UVCC_ERR_AGAIN)
-                    assert_true(triangle_turn(t));
+    for (uint32_t i = 0; uvcc_program_tensor_at(p, i) != NULL; i++) {
+        const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, i);
+        for (unsigned k = 0; k < 3 && d->lifetime == UVCC_PERSIST; k++)
+            while (set_zeros(t->s[k], i, d->sharing == UVCC_ONE_HOT) == UVCC_ERR_AGAIN)
+                assert_true(triangle_turn(t));
+    }
 }
 
 static void agree(triangle *t, const uvcc_program *p, uint32_t step, uint32_t entry) {
@@ -319,6 +326,51 @@ static void add_op(uvcc_program *p, uint16_t k, uint32_t a, uint32_t b, uint32_t
                                                    .out = {z}}) >= 0);
 }
 
+/* Keys that clients deal, and what is made of them: many numbers, rows of one word, so that nothing
+ * else is large. */
+static void test_dealt(void **state) {
+    enum { ROWS = 20000 };
+    (void)state;
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_program *p;
+    char why[256] = "";
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    uvcc_tensor_desc d = {.name = "ids",
+                          .rows = ROWS,
+                          .cols = 2,
+                          .bits = 3,
+                          .lifetime = UVCC_PERSIST,
+                          .in_buffer_of = UVCC_NO_TENSOR,
+                          .sharing = UVCC_ONE_HOT};
+    uvcc_op_desc op = {.opcode = UVCC_OP_EMBED,
+                       .in_count = 2,
+                       .in = {0, 1},
+                       .out_count = 1,
+                       .out = {2},
+                       .constant = 5};
+    assert_int_equal(uvcc_program_tensor(p, &d), 0);
+    assert_int_equal(test_tensor(p, "table", 7, 1, 20, 0, UVCC_PERSIST), 1);
+    d = (uvcc_tensor_desc){.name = "z",
+                           .rows = ROWS,
+                           .cols = 1,
+                           .bits = 21,
+                           .lifetime = UVCC_TRANSIENT,
+                           .in_buffer_of = UVCC_NO_TENSOR,
+                           .sharing = UVCC_ADDITIVE};
+    assert_int_equal(uvcc_program_tensor(p, &d), 2);
+    assert_int_equal(test_tensor(p, "y", ROWS, 1, 21, 0, UVCC_TRANSIENT), 3);
+    assert_true(uvcc_program_entry(p, "train") >= 0);
+    assert_true(uvcc_program_op(p, &op) >= 0);
+    op = (uvcc_op_desc){
+        .opcode = UVCC_OP_RESHARE, .k = 1, .in_count = 1, .in = {2}, .out_count = 1, .out = {3}};
+    assert_true(uvcc_program_op(p, &op) >= 0);
+    assert_true(uvcc_program_output(p, 0, 3) >= 0);
+    if (uvcc_program_finish(p, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    run(p, "train", "dealt", false, small_windows, FAR);
+    uvcc_program_free(p);
+}
+
 /* TRANSIENT tensors and nothing else, which live at the same time: no looser term hides them. */
 static void test_tensors(void **state) {
     enum { WIDE = 12, COLS = 5000 };
@@ -384,7 +436,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mlp),         cmocka_unit_test(test_triples),
         cmocka_unit_test(test_transformer), cmocka_unit_test(test_tensors),
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_dealt),       cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

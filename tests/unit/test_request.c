@@ -389,8 +389,15 @@ static void test_digest(void **state) {
     memset(salt, 3, sizeof salt);
     memset(component, 4, sizeof component);
     uvcci_request_digest(id, key, &s, 2, salt, component, out);
-    test_hex_n("db3ab420c3ccebdfa95530ac2f3893e307ace2a10646d80605c2209ae85c0769", want, 32);
+    test_hex_n("8074d2b9099af56d851ca9dc63b0735d62daf3f6293f715f80dcbaf7841834f7", want, 32);
     assert_memory_equal(out, want, 32);
+    uint8_t body[UVCCI_REQUEST_HEAD + 32] = {0};
+    uvcc_request_shape read;
+    uvcci_put_shape(&s, body);
+    assert_true(uvcci_get_shape(&read, body, sizeof body));
+    assert_memory_equal(&read, &s, sizeof s);
+    body[UVCCI_REQUEST_SHAPE - 1] = 1; /* not zero */
+    assert_false(uvcci_get_shape(&read, body, sizeof body));
     uint8_t m[UVCCI_PIECE_HEAD + 1] = {'U', 'V', 'R', 'Q', 2};
     uvcci_piece p;
     m[24] = 1;
@@ -499,7 +506,7 @@ static void test_unequal_requests(void **state) {
                 s.out_cols++;
             if (p == 1 && what == 5)
                 s.terms[11] = 1;
-            send_body(&w, p, id, s, p == 1 && what == 4 ? 1 : 0, 96 + 64);
+            send_body(&w, p, id, s, p == 1 && what == 4 ? 1 : 0, UVCCI_REQUEST_HEAD + 64);
         }
         settle(&w);
         const job *a = job_of(&w, 0, id), *b = job_of(&w, 1, id), *c = job_of(&w, 2, id);
@@ -573,7 +580,7 @@ static void test_bounds(void **state) {
     w.idle = true;
     for (uint8_t k = 1; k <= 4; k++) {
         const uint8_t id[16] = {k};
-        send_body(&w, 0, id, shape_of(2, 2), 0, 96 + 64);
+        send_body(&w, 0, id, shape_of(2, 2), 0, UVCCI_REQUEST_HEAD + 64);
     }
     ask(&w, 2, 2);
     settle(&w);
@@ -587,7 +594,7 @@ static void test_bounds(void **state) {
 
     open_world(&w);
     settle(&w);
-    w.how.client_bytes = 96 + 64 + 16 + 64 - 1; /* the answer has no room */
+    w.how.client_bytes = UVCCI_REQUEST_HEAD + 64 + 16 + 64 - 1; /* the answer has no room */
     for (unsigned p = 0; p < PARTIES; p++)
         new_service(&w, p);
     ask(&w, 2, 2);
@@ -630,7 +637,7 @@ static void test_answers_are_kept(void **state) {
         settle(&w);
         while (uvcc_dialog_receive(w.to[0], &m, w.now) == 1)
             assert_int_equal(uvcc_dialog_release(w.to[0], &m, w.now), 0);
-        send_body(&w, 0, id, shape_of(2, 2), 0, 96 + 64);
+        send_body(&w, 0, id, shape_of(2, 2), 0, UVCCI_REQUEST_HEAD + 64);
         settle(&w);
         const bool answered = uvcc_dialog_receive(w.to[0], &m, w.now) == 1;
         assert_int_equal(answered, after < 8);
@@ -676,13 +683,13 @@ static void test_gone_is_said_again(void **state) {
     w.idle = true;
     take_all(&w);
     for (unsigned k = 0; k < 2; k++)
-        send_body(&w, 0, id[k], shape_of(1, 1), 0, 96 + 16);
+        send_body(&w, 0, id[k], shape_of(1, 1), 0, UVCCI_REQUEST_HEAD + 16);
     settle(&w);
     new_dialog(&w, 0, true);
     reconnect(&w, 0);
     take_all(&w);
     for (unsigned k = 0; k < 2; k++) {
-        send_body(&w, 0, id[k], shape_of(1, 1), 0, 96 + 16);
+        send_body(&w, 0, id[k], shape_of(1, 1), 0, UVCCI_REQUEST_HEAD + 16);
         settle(&w);
         assert_int_equal(uvcc_dialog_receive(w.to[0], &m, w.now), 1);
         assert_int_equal(m.data[UVCCI_PIECE_HEAD], UVCC_REQUEST_GONE);
@@ -698,13 +705,15 @@ static void test_other_bytes(void **state) {
     open_world(&w);
     settle(&w);
     const uint8_t id[16] = {3}, other[16] = {4};
-    send_body(&w, 0, id, shape_of(2, 2), 0, 96 + 48); /* not of its shape */
-    send_body(&w, 0, other, shape_of(0, 2), 0, 96);
-    uint8_t m[UVCCI_PIECE_HEAD + 160] = {'U', 'V', 'R', 'Q', 2};
+    send_body(&w, 0, id, shape_of(2, 2), 0, UVCCI_REQUEST_HEAD + 48); /* not of its shape */
+    send_body(&w, 0, other, shape_of(0, 2), 0, UVCCI_REQUEST_HEAD);
+    enum { BODY = UVCCI_REQUEST_HEAD + 64 };
+    uint8_t m[UVCCI_PIECE_HEAD + BODY] = {'U', 'V', 'R', 'Q', 2};
     m[8] = 5;
-    m[24] = 160;
-    uvcci_put_shape(&(uvcc_request_shape){.entry = 4, .in_rows = 2, .in_cols = 2, .out_cols = 2},
-                    m + UVCCI_PIECE_HEAD); /* asks for no row */
+    m[24] = BODY;
+    uvcc_request_shape none = shape_of(2, 2);
+    none.out_rows = 0; /* asks for no row */
+    uvcci_put_shape(&none, m + UVCCI_PIECE_HEAD);
     assert_int_equal(uvcc_dialog_send(w.to[0], m, sizeof m, w.now), 0);
     m[8] = 6;
     for (unsigned k = 0; k < 9; k++) {
@@ -730,6 +739,267 @@ static void test_other_bytes(void **state) {
     ask(&w, 2, 2);
     check_done(&w, 2, 2);
     close_world(&w);
+}
+
+/* ---- numbers of rows ---- */
+
+static uvcc_request_shape shape_of_case(const json_t *c) {
+    uvcc_request_shape s = {.entry = (uint32_t)test_u64(c, "entry"),
+                            .in_rows = (uint32_t)test_u64(c, "in_rows"),
+                            .in_cols = (uint32_t)test_u64(c, "in_cols"),
+                            .out_rows = (uint32_t)test_u64(c, "out_rows"),
+                            .out_cols = (uint32_t)test_u64(c, "out_cols"),
+                            .key_cols = (uint32_t)test_u64(c, "key_cols"),
+                            .key_bits = (uint32_t)test_u64(c, "key_bits")};
+    test_hex_n(test_str(c, "terms"), s.terms, sizeof s.terms);
+    return s;
+}
+
+static void integers_of(const json_t *c, const char *name, int64_t *out) {
+    const json_t *all = json_object_get(c, name);
+    for (size_t i = 0; i < json_array_size(all); i++)
+        out[i] = json_integer_value(json_array_get(all, i));
+}
+
+/* What was drawn, and no more. */
+typedef struct script {
+    uint8_t *bytes;
+    size_t len, at;
+} script;
+static int read_script(void *user, void *out, size_t n) {
+    script *s = user;
+    if (n > s->len - s->at)
+        return -1;
+    memcpy(out, s->bytes + s->at, n);
+    s->at += n;
+    return 0;
+}
+
+/* The client's messages, one to each party, byte for byte. */
+static void client_says(world *w, const json_t *c) {
+    script s = {0};
+    int64_t values[8], numbers[8];
+    s.len = test_hex(test_str(c, "random"), &s.bytes);
+    integers_of(c, "values", values);
+    integers_of(c, "numbers", numbers);
+    uvcc_request_config cfg = {.size = sizeof cfg,
+                               .alloc = test_allocator(&w->mem),
+                               .random = {read_script, &s},
+                               .shape = shape_of_case(c),
+                               .values = values,
+                               .numbers = numbers};
+    test_hex_n(test_str(c, "sid_job"), cfg.sid_job, 32);
+    uvcc_request_free(w->r);
+    assert_int_equal(uvcc_request_new(&w->r, &cfg), 0);
+    assert_int_equal(s.at, s.len);
+    free(s.bytes);
+    for (uint8_t p = 0; p < PARTIES; p++) {
+        uvcc_dialog_message m;
+        uint8_t *want;
+        const size_t n =
+            test_hex(json_string_value(json_array_get(json_object_get(c, "sent"), p)), &want);
+        assert_int_equal(uvcc_request_opened(w->r, p), 0);
+        assert_int_equal(uvcc_request_turn(w->r, p, w->to[p], w->now), 0);
+        carry(w, w->to[p], w->from[p]);
+        assert_int_equal(uvcc_dialog_receive(w->from[p], &m, w->now), 1);
+        assert_int_equal(m.len, n);
+        assert_memory_equal(m.data, want, n);
+        assert_int_equal(uvcc_dialog_release(w->from[p], &m, w->now), 0);
+        free(want);
+    }
+    uvcc_request_free(w->r);
+    w->r = NULL;
+}
+
+/* What a party hears of these bytes. */
+static void party_hears(world *w, const json_t *c, unsigned p) {
+    const json_t *digests = json_object_get(c, "digests");
+    const uvcc_request_shape s = shape_of_case(c);
+    uvcc_service_job j;
+    uint8_t *m, want[32];
+    const size_t n = test_hex(json_string_value(json_array_get(json_object_get(c, "sent"), p)), &m);
+    assert_int_equal(uvcc_dialog_send(w->to[p], m, n, w->now), 0);
+    carry(w, w->to[p], w->from[p]);
+    assert_int_equal(uvcc_service_turn(w->s[p], w->number[p], w->from[p], w->now), 0);
+    assert_int_equal(uvcc_service_next(w->s[p], &j), 1);
+    assert_memory_equal(&j.shape, &s, sizeof s);
+    test_hex_n(json_string_value(json_array_get(digests, p)), want, 32);
+    assert_memory_equal(j.digest_lo, want, 32);
+    test_hex_n(json_string_value(json_array_get(digests, (p + 1) % 3)), want, 32);
+    assert_memory_equal(j.digest_hi, want, 32);
+    const uint8_t *body = m + UVCCI_PIECE_HEAD + UVCCI_REQUEST_HEAD;
+    const size_t half = (n - UVCCI_PIECE_HEAD - UVCCI_REQUEST_HEAD) / 2;
+    const size_t values = 8 * (size_t)s.in_rows * s.in_cols;
+    assert_memory_equal(j.keys_lo, body + values, half - values);
+    assert_memory_equal(j.keys_hi, body + half + values, half - values);
+    if (values != 0) {
+        assert_memory_equal(j.lo, body, values);
+        assert_memory_equal(j.hi, body + half, values);
+    }
+    assert_int_equal(uvcc_service_answer(w->s[p], j.token, UVCC_REQUEST_DROPPED, NULL, NULL, 0), 0);
+    free(m);
+}
+
+/* client_keys.json, of a program that is not this one. */
+static void test_key_vectors(void **state) {
+    (void)state;
+    json_t *v = LOAD_VECTORS("client_keys.json"), *c;
+    size_t i;
+    json_array_foreach(json_object_get(v, "requests"), i, c) {
+        world w;
+        open_world(&w);
+        settle(&w);
+        client_says(&w, c);
+        test_hex_n(test_str(c, "client_key"), w.key[PARTIES], 32);
+        for (unsigned p = 0; p < PARTIES; p++) {
+            new_service(&w, p);
+            party_hears(&w, c, p);
+        }
+        close_world(&w);
+    }
+    assert_int_equal(i, 2);
+    json_decref(v);
+}
+
+static uvcc_request_shape shape_of_keys(uint32_t cols, uint32_t key_cols, uint32_t key_bits) {
+    uvcc_request_shape s = shape_of(3, cols);
+    s.out_rows = s.out_cols = 1;
+    s.key_cols = key_cols;
+    s.key_bits = key_bits;
+    return s;
+}
+
+/* Any change of what two parties both have shows in their digests; a root is one party's alone. */
+static void test_unequal_keys(void **state) {
+    (void)state;
+    enum { KEY_WORDS = 7 + 2, PART = 3 * (1 + KEY_WORDS), BODY = UVCCI_REQUEST_HEAD + 16 * PART };
+    const uvcc_request_shape s = shape_of_keys(1, 1, 3);
+    for (unsigned at = 0; at < PART; at++) {
+        const uint8_t id[16] = {9};
+        world w;
+        open_world(&w);
+        settle(&w);
+        w.idle = true;
+        for (unsigned p = 0; p < PARTIES; p++) {
+            const uvcc_allocator al = test_allocator(&w.mem);
+            uint8_t bytes[BODY] = {0};
+            uvcci_body b = {.bytes = bytes, .total = BODY};
+            uvcci_put_shape(&s, bytes);
+            bytes[UVCCI_REQUEST_HEAD + 8 * at] = p == 1;
+            assert_int_equal(
+                uvcci_body_send(&b, UVCCI_REQUEST_ASKS, (uint8_t)p, id, &al, w.to[p], w.now), 1);
+        }
+        settle(&w);
+        const job *a = job_of(&w, 0, id), *b = job_of(&w, 1, id), *c = job_of(&w, 2, id);
+        assert_true(a != NULL && b != NULL && c != NULL);
+        assert_int_equal(memcmp(a->j.digest_hi, b->j.digest_lo, 32) == 0, at >= 3 + 3 * 7);
+        assert_memory_equal(b->j.digest_hi, c->j.digest_lo, 32);
+        close_world(&w);
+    }
+}
+
+/* Shapes of keys that are none, and bodies of another length, are refused by each party alone. */
+static void test_bad_keys(void **state) {
+    (void)state;
+    enum { FORM = UVCCI_PIECE_HEAD + 28 };
+    static const struct {
+        uint32_t cols, key_cols, key_bits;
+        uint8_t form;
+        int more; /* bytes */
+    } bad[] = {{1, 1, 3, 1, -8},
+               {1, 1, 3, 1, 8},
+               {1, 1, 3, 0, 0},
+               {1, 1, 3, 2, 0},
+               {1, 0, 0, 1, 0},
+               {1, 0, 3, 0, 0},
+               {1, 0, 3, 1, 0},
+               {1, 1, 0, 1, 0},
+               {1, 1, 33, 1, 0},
+               {1, UINT32_MAX, 3, 1, 0},
+               {0, 0, 0, 0, 0},
+               {UINT32_MAX, 1, 3, 1, 0},
+               {0, 4294836226, 2, 1, 16 * (12 - 30)}};
+    const uint32_t wrapped = 2147549185; /* rows of the last one: words of keys are 12 mod 2^64 */
+    world w;
+    open_world(&w);
+    settle(&w);
+    for (uint8_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
+        uint8_t m[1024] = {'U', 'V', 'R', 'Q', 1};
+        uvcc_request_shape s = shape_of_keys(bad[k].cols, bad[k].key_cols, bad[k].key_bits);
+        const size_t len = UVCCI_REQUEST_HEAD + 16 * 3 * (1 + 9) + (size_t)bad[k].more;
+        if (k + 1 == sizeof bad / sizeof bad[0])
+            s.in_rows = wrapped;
+        m[8] = (uint8_t)(k + 1);
+        m[24] = (uint8_t)len;
+        m[25] = (uint8_t)(len >> 8);
+        uvcci_put_shape(&s, m + UVCCI_PIECE_HEAD);
+        m[FORM] = bad[k].form;
+        assert_int_equal(uvcc_dialog_send(w.to[0], m, UVCCI_PIECE_HEAD + len, w.now), 0);
+        settle(&w);
+        uvcc_dialog_message a;
+        assert_int_equal(uvcc_dialog_receive(w.to[0], &a, w.now), 1);
+        assert_int_equal(a.data[UVCCI_PIECE_HEAD], UVCC_REQUEST_REFUSED);
+        assert_int_equal(uvcc_dialog_release(w.to[0], &a, w.now), 0);
+    }
+    uvcc_service_job j;
+    assert_int_equal(uvcc_service_next(w.s[0], &j), 0);
+    ask(&w, 2, 2); /* and the client is served as before */
+    check_done(&w, 2, 2);
+    close_world(&w);
+}
+
+static void test_key_calls(void **state) {
+    (void)state;
+    world w;
+    open_world(&w);
+    uvcc_request *r = NULL;
+    const int64_t numbers[3] = {0, 7, 8}, values[3] = {0};
+    uvcc_request_config c = {.size = sizeof c,
+                             .alloc = test_allocator(&w.mem),
+                             .random = test_random(&w.dice),
+                             .shape = shape_of_keys(1, 1, 3),
+                             .values = values,
+                             .numbers = numbers,
+                             .sid_job = {1}};
+    assert_int_equal(uvcc_request_new(&r, &c), UVCC_ERR_BOUND);
+    c.shape.key_bits = 33;
+    assert_int_equal(uvcc_request_new(&r, &c), UVCC_ERR_LIMIT);
+    c.shape.key_bits = 4;
+    c.numbers = NULL;
+    assert_int_equal(uvcc_request_new(&r, &c), UVCC_ERR_USAGE);
+    c.numbers = numbers;
+    memset(c.sid_job, 0, 32);
+    assert_int_equal(uvcc_request_new(&r, &c), UVCC_ERR_USAGE);
+    c.sid_job[0] = 1;
+    c.shape.in_cols = 0; /* numbers alone */
+    c.values = NULL;
+    assert_int_equal(uvcc_request_new(&r, &c), 0);
+    uvcc_request_free(r);
+    c.shape.key_cols = c.shape.key_bits = 0;
+    assert_int_equal(uvcc_request_new(&r, &c), UVCC_ERR_USAGE); /* of whom are the numbers? */
+    c.numbers = NULL;
+    assert_int_equal(uvcc_request_new(&r, &c), UVCC_ERR_LIMIT);
+    close_world(&w);
+}
+
+/* What a token takes at each party, of models that docs/clients.md names, and 128 of BERT. */
+static void test_bytes_of_a_token(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t rows, in_cols, key_cols, key_bits;
+        uint64_t bytes;
+    } all[] = {{1, 0, 2, 15, 1056},          {1, 0, 1, 16, 560},       {1, 0, 2, 9, 672},
+               {1, 30522 + 2, 0, 0, 488384}, {1, 50257, 0, 0, 804112}, {1, 257 + 2, 0, 0, 4144},
+               {1, 768, 0, 0, 12288},        {128, 1, 2, 15, 137216}};
+    for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const uvcc_request_shape s = {.in_rows = all[i].rows,
+                                      .in_cols = all[i].in_cols,
+                                      .out_rows = 1,
+                                      .out_cols = 1,
+                                      .key_cols = all[i].key_cols,
+                                      .key_bits = all[i].key_bits};
+        assert_int_equal(uvcci_request_bytes(&s), UVCCI_REQUEST_HEAD + all[i].bytes);
+    }
 }
 
 /* Whichever call for memory fails: the client has its values, or is told to ask later. */
@@ -811,6 +1081,11 @@ int main(void) {
         cmocka_unit_test(test_answers_are_kept),
         cmocka_unit_test(test_gone_is_said_again),
         cmocka_unit_test(test_other_bytes),
+        cmocka_unit_test(test_key_vectors),
+        cmocka_unit_test(test_unequal_keys),
+        cmocka_unit_test(test_bad_keys),
+        cmocka_unit_test(test_key_calls),
+        cmocka_unit_test(test_bytes_of_a_token),
         cmocka_unit_test(test_short_of_memory),
         cmocka_unit_test(test_clients_vanish_between_pieces),
         cmocka_unit_test(test_halves),

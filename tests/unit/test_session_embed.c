@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_session_embed.c - rows of a table by numbers that their owner alone knows: sessions give the
- * plaintext twin's words for tables of no powers of two, whoever the owner is, secret and public
- * tables, two tables one below the other, sums; a number is in no other party's memory, log or
- * transcript; what cannot be is refused by name. */
+ * plaintext twin's words for tables of no powers of two, whoever the owner is, a party or a client
+ * that is none, secret and public tables, two tables one below the other, sums; a number is in no
+ * other party's memory, log or transcript; whatever a client gives for keys, sessions go on; what
+ * cannot be is refused by name. */
 #include "triangle.h"
 
+#include <uvcc/client.h>
 #include <uvcc/record.h>
 
 #include <stdlib.h>
@@ -18,6 +20,7 @@ typedef struct shape {
     uint32_t split; /* where the second table begins, or 0 */
     uint8_t owner, bits;
     bool public_table, sum, in_place, to_owner;
+    bool client; /* no party has the numbers; `owner` is whom the other values are by */
 } shape;
 
 typedef struct made {
@@ -27,17 +30,15 @@ typedef struct made {
 } made;
 
 static uint32_t shared_as(uvcc_program *p, const char *name, uint32_t rows, uint32_t cols,
-                          uint8_t bits, uint8_t scale, uvcc_sharing sharing, uint32_t buffer) {
-    const bool open = sharing == UVCC_PUBLIC;
-    const int t =
-        uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = name,
-                                                   .rows = rows,
-                                                   .cols = cols,
-                                                   .bits = bits,
-                                                   .scale = scale,
-                                                   .lifetime = open ? UVCC_PERSIST : UVCC_TRANSIENT,
-                                                   .in_buffer_of = buffer,
-                                                   .sharing = (uint8_t)sharing});
+                          uint8_t bits, uvcc_lifetime lifetime, uvcc_sharing sharing,
+                          uint32_t buffer) {
+    const int t = uvcc_program_tensor(p, &(uvcc_tensor_desc){.name = name,
+                                                             .rows = rows,
+                                                             .cols = cols,
+                                                             .bits = bits,
+                                                             .lifetime = (uint8_t)lifetime,
+                                                             .in_buffer_of = buffer,
+                                                             .sharing = (uint8_t)sharing});
     assert_true(t >= 0);
     return (uint32_t)t;
 }
@@ -54,8 +55,8 @@ static void add_ops(made *m) {
     const shape *s = &m->of;
     uint32_t part[2] = {UVCC_NO_TENSOR, UVCC_NO_TENSOR};
     if (s->sum) { /* what is added: a product by the table's transpose and so on would do, too */
-        part[0] =
-            shared_as(m->p, "before", s->rows, s->width, 60, 0, UVCC_ADDITIVE, UVCC_NO_TENSOR);
+        part[0] = shared_as(m->p, "before", s->rows, s->width, 60, UVCC_TRANSIENT, UVCC_ADDITIVE,
+                            UVCC_NO_TENSOR);
         assert_true(uvcc_program_op(m->p, &(uvcc_op_desc){.opcode = UVCC_OP_MUL_PART,
                                                           .k = 0,
                                                           .in_count = 2,
@@ -63,7 +64,7 @@ static void add_ops(made *m) {
                                                           .out_count = 1,
                                                           .out = {part[0]}}) >= 0);
     }
-    part[1] = shared_as(m->p, "rows", s->rows, s->width, 60, 0, UVCC_ADDITIVE,
+    part[1] = shared_as(m->p, "rows", s->rows, s->width, 60, UVCC_TRANSIENT, UVCC_ADDITIVE,
                         s->in_place ? part[0] : UVCC_NO_TENSOR);
     assert_true(uvcc_program_op(m->p, &(uvcc_op_desc){.name = "rows",
                                                       .opcode = UVCC_OP_EMBED,
@@ -92,10 +93,13 @@ static made make(const shape *s, const uvcc_allocator *al) {
     assert_int_equal(uvcc_program_new(&m.p, al), 0);
     assert_true(uvcc_program_entry(m.p, "run") >= 0);
     m.ids = shared_as(m.p, "ids", s->rows, s->split != 0 ? 2 : 1,
-                      s->bits != 0 ? s->bits : bits_for(s->table), 0, UVCC_ONE_HOT, UVCC_NO_TENSOR);
-    assert_true(uvcc_program_input(m.p, ID_IDS, m.ids, s->owner) >= 0);
+                      s->bits != 0 ? s->bits : bits_for(s->table),
+                      s->client ? UVCC_PERSIST : UVCC_TRANSIENT, UVCC_ONE_HOT, UVCC_NO_TENSOR);
+    if (!s->client)
+        assert_true(uvcc_program_input(m.p, ID_IDS, m.ids, s->owner) >= 0);
     m.table = s->public_table
-                  ? shared_as(m.p, "table", s->table, s->width, 40, 0, UVCC_PUBLIC, UVCC_NO_TENSOR)
+                  ? shared_as(m.p, "table", s->table, s->width, 40, UVCC_PERSIST, UVCC_PUBLIC,
+                              UVCC_NO_TENSOR)
                   : test_tensor(m.p, "table", s->table, s->width, 40, 0, UVCC_TRANSIENT);
     if (!s->public_table)
         assert_true(uvcc_program_input(m.p, ID_TABLE, m.table, (s->owner + 1) % 3) >= 0);
@@ -150,6 +154,46 @@ static void give(triangle *t, const made *m, uvcc_reference *ref, uint32_t step,
     }
 }
 
+/* As the hosts of the parties do it, once a step is over. */
+static void set_keys(triangle *t, const made *m, uint64_t *share[3][2]) {
+    for (unsigned p = 0; p < 3; p++) {
+        int rc;
+        while ((rc = uvcc_session_set_shares(t->s[p], m->ids, share[p][0], share[p][1])) ==
+               UVCC_ERR_AGAIN)
+            assert_true(triangle_turn(t));
+        assert_int_equal(rc, 0);
+    }
+}
+
+/* Room for what each party gets. */
+static void take_room(const made *m, uint64_t *share[3][2]) {
+    const size_t bytes = (size_t)uvcc_program_share_words(m->p, m->ids) * 8;
+    for (unsigned i = 0; i < 6; i++) {
+        share[i / 2][i % 2] = malloc(bytes);
+        assert_non_null(share[i / 2][i % 2]);
+    }
+}
+static void give_room(uint64_t *share[3][2]) {
+    for (unsigned i = 0; i < 6; i++)
+        free(share[i / 2][i % 2]);
+}
+
+static void deal(triangle *t, const made *m, uvcc_reference *ref, const int64_t *ids,
+                 uint64_t *rng) {
+    const uvcc_tensor_desc *d = uvcc_program_tensor_at(m->p, m->ids);
+    const uvcc_random random = test_random(rng);
+    uint64_t *share[3][2];
+    uint8_t sid_job[32];
+    for (unsigned k = 0; k < 32; k++)
+        sid_job[k] = (uint8_t)k; /* triangle.c's */
+    take_room(m, share);
+    assert_int_equal(
+        uvcc_client_deal(sid_job, d->bits, ids, (size_t)d->rows * d->cols, &random, share), 0);
+    set_keys(t, m, share);
+    assert_int_equal(uvcc_reference_set(ref, m->ids, ids), 0);
+    give_room(share);
+}
+
 static void draw_sought(int64_t *ids);
 static void replay_logs(const uvcc_program *p);
 
@@ -172,11 +216,13 @@ static void run(const shape *s, const triangle_options *opt) {
         assert_int_equal(uvcc_reference_set(ref, m.table, table), 0);
     }
     for (uint32_t step = 0; step < 2; step++) {
-        triangle_agree(&t, step, 0);
         if (s->to_owner)
             draw_sought(ids);
         else
             draw_ids(&m, &rng, ids);
+        if (s->client)
+            deal(&t, &m, ref, ids, &rng);
+        triangle_agree(&t, step, 0);
         give(&t, &m, ref, step, ID_IDS, ids);
         give(&t, &m, ref, step, ID_TABLE, table);
         give(&t, &m, ref, step, ID_SUM, sum);
@@ -198,7 +244,9 @@ static void test_tables(void **state) {
     (void)state;
     static const uint32_t tables[] = {1, 2, 3, 4, 5, 255, 257, 1000};
     for (unsigned i = 0; i < sizeof tables / sizeof *tables; i++) {
-        const shape s = {.rows = 11, .table = tables[i], .width = 5, .owner = i % 3};
+        shape s = {.rows = 11, .table = tables[i], .width = 5, .owner = i % 3};
+        run(&s, &(triangle_options){.seed = SEED + i});
+        s.client = true;
         run(&s, &(triangle_options){.seed = SEED + i});
     }
 }
@@ -206,17 +254,20 @@ static void test_tables(void **state) {
 /* A vocabulary in many tiles; more rows than a chunk; one row. */
 static void test_large(void **state) {
     (void)state;
-    const shape shapes[] = {{.rows = 9, .table = 30522, .width = 3, .owner = 0},
-                            {.rows = 1, .table = 4099, .width = 1, .owner = 1},
-                            {.rows = 1500, .table = 300, .width = 2, .owner = 2},
-                            {.rows = 1025, .table = 700, .split = 690, .width = 2, .owner = 1}};
-    for (unsigned i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        run(&shapes[i], &(triangle_options){.seed = SEED + i});
+    shape shapes[] = {{.rows = 9, .table = 30522, .width = 3, .owner = 0},
+                      {.rows = 1, .table = 4099, .width = 1, .owner = 1},
+                      {.rows = 1500, .table = 300, .width = 2, .owner = 2},
+                      {.rows = 1025, .table = 700, .split = 690, .width = 2, .owner = 1}};
+    for (unsigned i = 0; i < 2 * sizeof shapes / sizeof *shapes; i++) {
+        shape *s = &shapes[i / 2];
+        s->client = i % 2 != 0;
+        run(s, &(triangle_options){.seed = SEED + i});
+    }
 }
 
 static void test_forms(void **state) {
     (void)state;
-    for (unsigned i = 0; i < 24; i++) {
+    for (unsigned i = 0; i < 48; i++) {
         const shape s = {.rows = 13,
                          .table = 37,
                          .width = 4,
@@ -224,8 +275,9 @@ static void test_forms(void **state) {
                          .split = i / 3 % 2 != 0 ? 35 : 0,
                          .bits = i % 5 == 4 ? 32 : 0,
                          .public_table = i / 6 % 2 != 0,
-                         .sum = i / 12 != 0,
-                         .in_place = i / 12 != 0 && i % 2 != 0};
+                         .sum = i / 12 % 2 != 0,
+                         .in_place = i / 12 % 2 != 0 && i % 2 != 0,
+                         .client = i / 24 != 0};
         run(&s, &(triangle_options){.seed = SEED + i});
     }
 }
@@ -233,10 +285,61 @@ static void test_forms(void **state) {
 /* Threads, jobs in any order, lost and doubled messages, without transcripts. */
 static void test_hosts(void **state) {
     (void)state;
-    const shape s = {.rows = 40, .table = 513, .split = 510, .width = 7, .owner = 2, .sum = true};
-    run(&s, &(triangle_options){.seed = 1, .mode = UVCC_CPU_DEFERRED, .compute_seed = 5});
-    run(&s, &(triangle_options){.seed = 2, .mode = UVCC_CPU_THREADS});
-    run(&s, &(triangle_options){.seed = 3, .datagram = true, .audit_off = true});
+    shape s = {.rows = 40, .table = 513, .split = 510, .width = 7, .owner = 2, .sum = true};
+    for (unsigned client = 0; client < 2; client++) {
+        s.client = client != 0;
+        run(&s, &(triangle_options){.seed = 1, .mode = UVCC_CPU_DEFERRED, .compute_seed = 5});
+        run(&s, &(triangle_options){.seed = 2, .mode = UVCC_CPU_THREADS});
+        run(&s, &(triangle_options){.seed = 3, .datagram = true, .audit_off = true});
+    }
+}
+
+/* ---- what is no key ---- */
+
+/* Zeros, which are what nobody set, stand for rows of zeros; all else for some row or other. The
+ * outputs open, so the three have the same, and the next step has good keys again. */
+static void test_any_keys(void **state) {
+    (void)state;
+    const shape s = {.rows = 5, .table = 300, .split = 290, .width = 2, .owner = 1, .client = true};
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    const made m = make(&s, &al);
+    uint64_t rng = SEED, *share[3][2];
+    uvcc_reference *ref;
+    triangle t;
+    int64_t ids[10], *table = draw((size_t)s.table * s.width, 40, &rng);
+    take_room(&m, share);
+    assert_int_equal(uvcc_reference_new(&ref, m.p, &al), 0);
+    triangle_open(&t, m.p, &(triangle_options){.seed = SEED});
+    triangle_ready(&t);
+    for (uint32_t step = 0; step < 5; step++) {
+        for (unsigned i = 0; i < 6; i++)
+            for (size_t k = 0; k < uvcc_program_share_words(m.p, m.ids); k++)
+                share[i / 2][i % 2][k] = step == 1 ? 0 : step == 2 ? UINT64_MAX : test_rand(&rng);
+        draw_ids(&m, &rng, ids);
+        if (step == 4)
+            deal(&t, &m, ref, ids, &rng);
+        else if (step != 0)
+            set_keys(&t, &m, share);
+        triangle_agree(&t, step, 0);
+        give(&t, &m, ref, step, ID_TABLE, table);
+        triangle_finish(&t, step + 1);
+        if (step == 4)
+            triangle_check_outputs(&t, m.p, ref, step);
+        for (unsigned p = 0; p < 3; p++) {
+            const int64_t *z = uvcc_session_output(t.s[p], step, ID_OUT);
+            const int64_t *of_0 = uvcc_session_output(t.s[0], step, ID_OUT);
+            assert_memory_equal(z, of_0, 10 * sizeof *z);
+            for (unsigned i = 0; i < 10 && step < 2; i++)
+                assert_int_equal(z[i], 0);
+        }
+    }
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_reference_free(ref);
+    uvcc_program_free(m.p);
+    give_room(share);
+    free(table);
 }
 
 /* ---- what is refused ---- */
@@ -318,7 +421,11 @@ static void test_refusals(void **state) {
     char why[200] = "";
     const parts fine = sound();
     assert_int_equal(finish(&fine, why), 0);
-    REFUSED(of.ids.lifetime = UVCC_PERSIST, UVCC_ERR_PROGRAM, "ids is one-hot and PERSIST");
+    REFUSED(of.ids.lifetime = UVCC_PERSIST, UVCC_ERR_PROGRAM, "ids, which is one-hot and PERSIST");
+    parts dealt = sound();
+    dealt.ids.lifetime = UVCC_PERSIST;
+    dealt.no_input = true;
+    assert_int_equal(finish(&dealt, why), 0);
     REFUSED(of.ids.bits = 33, UVCC_ERR_PROGRAM, "ids is one-hot, of 33 bits at scale 0");
     REFUSED(of.ids.scale = 1, UVCC_ERR_PROGRAM, "ids is one-hot, of 5 bits at scale 1");
     REFUSED(of.ids.sharing = 4, UVCC_ERR_PROGRAM, "ids has the unknown sharing 4");
@@ -386,6 +493,36 @@ static void test_bad_numbers(void **state) {
                             "a value of ids is no number of a row: 0 to 2^3 - 1 are possible");
     }
     triangle_free(&t);
+    uvcc_program_free(m.p);
+}
+
+/* Keys are no public value; the twin wants the numbers themselves. */
+static void test_dealt_manners(void **state) {
+    (void)state;
+    const int64_t ids[3] = {1, 2, 6};
+    uint64_t lo[3 * 9] = {0};
+    const shape s = {.rows = 3, .table = 7, .width = 1, .owner = 1, .client = true};
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    const made m = make(&s, &al);
+    uvcc_reference *ref;
+    char why[200] = "";
+    triangle t;
+    assert_int_equal(uvcc_program_share_words(m.p, m.ids), 3 * (uvcc_client_key_words(3) + 2));
+    assert_int_equal(uvcc_program_share_words(m.p, m.table), 7);
+    assert_int_equal(uvcc_program_share_words(m.p, uvcc_program_tensor_count(m.p)), 0);
+    triangle_open(&t, m.p, &(triangle_options){.seed = SEED});
+    triangle_ready(&t);
+    assert_int_equal(uvcc_session_set_public(t.s[0], m.ids, ids), UVCC_ERR_USAGE);
+    assert_string_equal(uvcc_session_error_detail(t.s[0]),
+                        "ids is one-hot: it takes keys, as shares");
+    assert_int_equal(uvcc_session_set_shares(t.s[0], m.ids, lo, lo), 0);
+    triangle_free(&t);
+    assert_int_equal(uvcc_reference_new(&ref, m.p, &al), 0);
+    assert_int_equal(uvcc_reference_set(ref, m.table, (const int64_t[7]){0}), 0);
+    assert_int_equal(uvcc_reference_step(ref, 0, why, sizeof why), UVCC_ERR_STATE);
+    assert_non_null(strstr(why, "ids has not been set"));
+    uvcc_reference_free(ref);
     uvcc_program_free(m.p);
 }
 
@@ -531,12 +668,18 @@ static void on_bundle(void *user, unsigned party, uint32_t step, const uint8_t *
     test_append(&w.party[party].bundles, bytes, len);
 }
 
-/* The same search finds them where their owner has them. */
+/* The same search finds them where their owner has them. A client's are nowhere, and each party
+ * expands two keys of each. */
 static void test_nobody_else_sees(void **state) {
     (void)state;
-    for (uint8_t owner = 0; owner < 3; owner++) {
-        const shape s = {
-            .rows = ROWS_SOUGHT, .table = 30522, .width = 1, .owner = owner, .to_owner = true};
+    for (uint8_t owner = 0; owner < 4; owner++) {
+        const bool client = owner == 3;
+        const shape s = {.rows = ROWS_SOUGHT,
+                         .table = 30522,
+                         .width = 1,
+                         .owner = owner % 3,
+                         .to_owner = true,
+                         .client = client};
         memset(&w, 0, sizeof w);
         w.owner = owner;
         run(&s, &(triangle_options){.seed = SEED,
@@ -550,11 +693,29 @@ static void test_nobody_else_sees(void **state) {
             assert_int_equal(w.party[i].found, i == owner);
             assert_int_equal(has_ids(w.party[i].log.p, w.party[i].log.len), i == owner);
             assert_false(has_ids(w.party[i].bundles.p, w.party[i].bundles.len));
-            assert_int_equal(w.party[i].expanded, i == owner ? 0 : 2 * ROWS_SOUGHT * s.table);
+            assert_int_equal(w.party[i].expanded,
+                             i == owner ? 0 : (client ? 4 : 2) * ROWS_SOUGHT * s.table);
             test_bytes_free(&w.party[i].log);
             test_bytes_free(&w.party[i].bundles);
         }
     }
+}
+
+static void count_rows(void *user, unsigned party, const uvcc_job *job, uint32_t task, bool done) {
+    (void)user;
+    if (done && job->tasks[task].kind == UVCC_TASK_ONE_HOT_ROWS)
+        w.party[party].expanded++;
+}
+
+/* What all know is component 0: who holds that has a client's pair for it. */
+static void test_one_pair_for_what_is_public(void **state) {
+    (void)state;
+    const shape s = {.rows = 4, .table = 20, .width = 2, .public_table = true, .client = true};
+    memset(&w, 0, sizeof w);
+    run(&s, &(triangle_options){.seed = SEED, .wired = true, .ticks = true, .on_task = count_rows});
+    assert_int_equal(w.party[0].expanded, 2);
+    assert_int_equal(w.party[1].expanded, 0);
+    assert_int_equal(w.party[2].expanded, 2);
 }
 
 int main(void) {
@@ -563,11 +724,14 @@ int main(void) {
         cmocka_unit_test(test_large),
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_any_keys),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_too_many_tiles),
         cmocka_unit_test(test_bad_numbers),
+        cmocka_unit_test(test_dealt_manners),
         cmocka_unit_test(test_freed_within),
         cmocka_unit_test(test_nobody_else_sees),
+        cmocka_unit_test(test_one_pair_for_what_is_public),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

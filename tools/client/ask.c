@@ -333,12 +333,14 @@ static int judge(const client *c, const uvcc_request_state *st, uint64_t *wait_n
     return EXIT_LATER;
 }
 
-static int new_request(client *c, const int64_t *values, uint32_t units) {
-    const uvcc_request_config r = {.size = sizeof r,
-                                   .alloc = uvcc_host_allocator(),
-                                   .random = uvcc_host_random(),
-                                   .shape = serving_request(&c->c->form, units),
-                                   .values = values};
+static int new_request(client *c, const int64_t *values, const int64_t *numbers, uint32_t units) {
+    uvcc_request_config r = {.size = sizeof r,
+                             .alloc = uvcc_host_allocator(),
+                             .random = uvcc_host_random(),
+                             .shape = serving_request(&c->c->form, units),
+                             .values = values,
+                             .numbers = numbers};
+    memcpy(r.sid_job, c->c->sid_job, sizeof r.sid_job);
     uvcc_request_free(c->request);
     c->request = NULL;
     int rc = uvcc_request_new(&c->request, &r);
@@ -398,13 +400,14 @@ static void pause_for(client *c, uint64_t wait_ns) {
         wait_for_work(c, until);
 }
 
-int client_ask(client *c, const int64_t *values, uint32_t units, int64_t *out) {
+int client_ask(client *c, const int64_t *values, const int64_t *numbers, uint32_t units,
+               int64_t *out) {
     const uvcc_request_shape s = serving_request(&c->c->form, units);
     const uint64_t until = uvcc_host_now_ns() + c->patience_ns;
     for (bool again = false;; again = true) {
         uvcc_request_state st = {0};
         uint64_t wait_ns = 0;
-        int status = new_request(c, values, units);
+        int status = new_request(c, values, numbers, units);
         if (status == EXIT_DONE)
             status = drive(c, until, &st);
         if (status == EXIT_LATER)

@@ -31,9 +31,10 @@ typedef struct client client;
 /* An exit status after reporting; client_close() follows in any case. */
 int client_open(client **out, const client_config *c, uint32_t patience_s);
 void client_close(client *c);
-/* Asks for values of so many units, and again where the parties say so; in `out` their answer. An
- * exit status after reporting. */
-int client_ask(client *c, const int64_t *values, uint32_t units, int64_t *out);
+/* Asks for values, and numbers that go as keys, of so many units, and again where the parties say
+ * so; in `out` their answer. An exit status after reporting. */
+int client_ask(client *c, const int64_t *values, const int64_t *numbers, uint32_t units,
+               int64_t *out);
 
 /* What a client gives a transformer, and where what it answers goes. */
 typedef struct client_asks {

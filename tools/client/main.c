@@ -131,7 +131,7 @@ static int ask_all(client *of, const client_config *c, const int64_t *x, uint32_
     int status = answer != NULL ? EXIT_DONE : report_error(EXIT_FAILED, "out of memory");
     for (uint32_t at = 0; at < rows && status == EXIT_DONE; at += c->rows) {
         const uint32_t n = rows - at < c->rows ? rows - at : c->rows;
-        status = client_ask(of, x + (size_t)at * c->features, n, answer);
+        status = client_ask(of, x + (size_t)at * c->features, NULL, n, answer);
         if (at == 0 && status == EXIT_DONE)
             write_head(to, c);
         for (uint32_t r = 0; r < n && status == EXIT_DONE; r++)

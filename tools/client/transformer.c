@@ -21,9 +21,9 @@ static int open_model(client_config *c) {
         return EXIT_DONE;
     if (c->run->run.pass.takes != TAKES_HIDDEN)
         return report_error(EXIT_BAD_INPUT,
-                            "%s: model does nothing with run.takes \"one-hot\": the embeddings are "
+                            "%s: model does nothing with run.takes \"%s\": the embeddings are "
                             "the parties'; leave it out",
-                            c->parties.file);
+                            c->parties.file, pass_takes[c->run->run.pass.takes]);
     if (!config_path(&c->parties, c->model, path))
         return report_error(EXIT_BAD_INPUT, "%s: model: the path is too long", c->parties.file);
     c->run->model = strdup(path);
@@ -66,13 +66,13 @@ int client_pass_read(client_config *c, const client_asks *a) {
     return status == EXIT_DONE ? check_values(v) : status;
 }
 
-/* Rows of what goes in, each with whether it is padding behind it. */
+/* Rows of what goes in as shares, each with whether it is padding behind it. */
 static int64_t *rows_of(const client_config *c, size_t *count) {
     const pass *v = c->run;
     const model_input *in = &v->f.p.in;
     const size_t rows = (size_t)in->sequences * in->tokens, all = c->form.in_cols;
     const size_t cols = all - (v->run.pass.padding ? 1 : 0);
-    int64_t *values = malloc(rows * all * sizeof *values);
+    int64_t *values = malloc((rows * all + 1) * sizeof *values); /* there may be none */
     for (size_t r = 0; values != NULL && r < rows; r++) {
         memcpy(values + r * all, v->f.x + r * cols, cols * sizeof *values);
         if (v->run.pass.padding)
@@ -97,7 +97,9 @@ static int ask_all(client *of, const client_config *c, const int64_t *values, in
     int status = EXIT_DONE;
     for (uint32_t at = 0; at < sequences && status == EXIT_DONE; at += f->units) {
         const uint32_t n = sequences - at < f->units ? sequences - at : f->units;
-        status = client_ask(of, values + (size_t)at * f->in_rows * f->in_cols, n,
+        const int64_t *numbers = c->run->f.x + (size_t)at * f->in_rows * f->key_cols;
+        status = client_ask(of, values + (size_t)at * f->in_rows * f->in_cols,
+                            f->key_cols != 0 ? numbers : NULL, n,
                             opened + (size_t)at * f->out_rows * f->out_cols);
     }
     return status;

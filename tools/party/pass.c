@@ -11,6 +11,8 @@
 
 enum { MESSAGE_BYTES = 512, WEIGHTS_OF_A_STEP = 128 };
 
+const char *const pass_takes[] = {"hidden", "tokens", "one-hot", NULL}; /* by model_takes */
+
 static int no_memory(void) {
     return report_error(EXIT_FAILED, "out of memory");
 }
@@ -70,19 +72,17 @@ int pass_read_run(pass *v, const char *file, const char *where, const json_t *ru
     return report_error(EXIT_BAD_INPUT, "%s: %s", file, text);
 }
 
-/* Who has no table of secret weights shares rows that name its rows. */
+/* Who has no table of secret weights names its rows. */
 int pass_read_served(pass *v, const char *file, const char *where, const json_t *run) {
-    static const char *const takes[] = {"hidden", "one-hot", NULL};
-    static const uint8_t meant[] = {TAKES_HIDDEN, TAKES_ONE_HOT};
     static const flag members[] = {
-        PASS_FLAGS, PASS_FLAG("takes", "hidden|one-hot", FLAG_CHOICE, pass.takes, 0, 0, takes)};
+        PASS_FLAGS,
+        PASS_FLAG("takes", "hidden|tokens|one-hot", FLAG_CHOICE, pass.takes, 0, 0, pass_takes)};
     static const flag_set set = {.flags = members, .count = sizeof members / sizeof members[0]};
     const int status = pass_read_run(v, file, where, run, &set);
     if (status != EXIT_DONE)
         return status;
-    v->run.pass.takes = json_object_get(run, "takes") != NULL ? meant[v->run.pass.takes]
-                        : v->run.pass.public_weights          ? TAKES_HIDDEN
-                                                              : TAKES_ONE_HOT;
+    if (json_object_get(run, "takes") == NULL)
+        v->run.pass.takes = v->run.pass.public_weights ? TAKES_HIDDEN : TAKES_TOKENS;
     return pass_describe(v);
 }
 
@@ -330,13 +330,16 @@ serving_form pass_form(const pass *v) {
     uint32_t rows = 0, cols = 0;
     (void)uvcc_model_inputs(c, &x, NULL);
     (void)uvcc_model_output(c, &rows, &cols);
+    const bool keys = x.sharing == UVCC_ONE_HOT;
     serving_form f = {.entry = SERVING_PASS | (uint32_t)(c->mode == UVCC_MODEL_FAST) << 24 |
                                v->run.pass.gives << 16 | v->run.pass.takes << 8 | c->frac_bits,
                       .units = c->sequences,
                       .in_rows = c->tokens,
-                      .in_cols = x.cols + (c->padding != 0),
+                      .in_cols = (keys ? 0 : x.cols) + (c->padding != 0),
                       .out_rows = rows / c->sequences,
-                      .out_cols = cols};
+                      .out_cols = cols,
+                      .key_cols = keys ? x.cols : 0,
+                      .key_bits = keys ? x.bits : 0};
     serving_put_terms(&f, &v->run.pass, v->run.weights_owner, model_hash(v));
     return f;
 }

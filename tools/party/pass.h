@@ -20,6 +20,7 @@ typedef struct pass_run {
     const char *to;
 } pass_run;
 
+extern const char *const pass_takes[]; /* of jobs that serve */
 /* Those that all kinds have. */
 #define PASS_FLAG(name, what, kind, member, least, most, choices)                                  \
     { name, what, kind, offsetof(pass_run, member), least, most, choices, NULL }
@@ -83,7 +84,7 @@ int pass_set_public(pass *v, const work_worker *w, uvcc_session *s);
 
 /* ---- requests of clients ---- */
 
-/* A sequence of tokens is a unit: rows of what goes in and, with padding, whether it is a token. */
+/* A sequence of tokens is a unit: rows of what goes in and, with padding, whether it is none. */
 serving_form pass_form(const pass *v);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* served_transformer.c - a pretrained transformer, of which one party has the weights or all have.
- * What a client asks are sequences: rows of hidden states, or one-hot rows of tokens. */
+ * What a client asks are sequences: tokens, as keys or as one-hot rows, or rows of hidden states.
+ */
 #include <stdlib.h>
 
 #include "../flags_json.h"
@@ -44,7 +45,8 @@ static int read_data(served *v) {
 
 static int check_form(const served *v, const serving_form *f) {
     const uvcc_request_shape s = serving_request(f, f->units);
-    const uint64_t in = (uint64_t)s.in_rows * s.in_cols, out = (uint64_t)s.out_rows * s.out_cols;
+    const uint64_t in = serving_values(&s) + serving_key_words(&s);
+    const uint64_t out = (uint64_t)s.out_rows * s.out_cols;
     if (in <= UVCC_REQUEST_VALUES_MAX && out <= UVCC_REQUEST_VALUES_MAX)
         return EXIT_DONE;
     return report_error(EXIT_BAD_INPUT,
@@ -52,7 +54,7 @@ static int check_form(const served *v, const serving_form *f) {
                         "possible; give fewer sequences or tokens%s",
                         v->c.file, (unsigned long long)in, (unsigned long long)out,
                         UVCC_REQUEST_VALUES_MAX,
-                        v->v.run.pass.takes == TAKES_ONE_HOT ? ", or takes \"hidden\"" : "");
+                        v->v.run.pass.takes == TAKES_ONE_HOT ? ", or takes \"tokens\"" : "");
 }
 
 static void transformer_close(void *of) {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <uvcc/client.h>
 #include <uvcc/host.h>
 
 #include "../report.h"
@@ -40,11 +41,12 @@ static uint32_t differs(const void *user, const uvcc_request_shape *s) {
     return serving_differs(user, s);
 }
 
-/* Values of a whole request or answer, whichever has more. */
+/* Words of a component of a whole request's values, keys, or answer, whichever has most. */
 static size_t room_of(const serve *v) {
     const uvcc_request_shape s = serving_request(&v->form, v->form.units);
-    const size_t in = (size_t)s.in_rows * s.in_cols, out = (size_t)s.out_rows * s.out_cols;
-    return in > out ? in : out;
+    const size_t in = (size_t)serving_values(&s), keys = (size_t)serving_key_words(&s);
+    const size_t out = (size_t)s.out_rows * s.out_cols, most = in > out ? in : out;
+    return keys > most ? keys : most;
 }
 
 static int make_room(serve *v) {
@@ -176,12 +178,32 @@ static int set_columns(serve *v, uvcc_session *s, uint32_t tensor, uint32_t firs
     return uvcc_session_set_shares(s, tensor, v->lo, v->hi);
 }
 
+/* Keys of a request as a one-hot tensor: keys, then their roots. Where there are none, zeros stand
+ * for rows of zeros. */
+static int set_keys(serve *v, uvcc_session *s, uint32_t tensor) {
+    const uvcc_service_job *job = serve_queue_now(v->queue);
+    const uvcc_request_shape whole = serving_request(&v->form, v->form.units);
+    const size_t row_words =
+        (size_t)whole.key_cols * uvcc_client_key_words(whole.key_bits); /* without roots */
+    const size_t keys = job->shape.in_rows * row_words, roots_at = whole.in_rows * row_words;
+    const size_t roots = (size_t)serving_key_words(&job->shape) - keys;
+    const size_t all = (size_t)serving_key_words(&whole);
+    memset(v->lo, 0, all * sizeof *v->lo);
+    memset(v->hi, 0, all * sizeof *v->hi);
+    memcpy(v->lo, job->keys_lo, keys * sizeof *v->lo);
+    memcpy(v->hi, job->keys_hi, keys * sizeof *v->hi);
+    memcpy(v->lo + roots_at, job->keys_lo + keys, roots * sizeof *v->lo);
+    memcpy(v->hi + roots_at, job->keys_hi + keys, roots * sizeof *v->hi);
+    return uvcc_session_set_shares(s, tensor, v->lo, v->hi);
+}
+
 static int ask(serve *v, uvcc_session *s) {
     const bool padding = v->at.padding != UVCC_NO_TENSOR;
     const uint32_t cols = v->form.in_cols - padding;
     if (serve_queue_now(v->queue) == NULL)
         return report_error(EXIT_FAILED, "a step serves a request that is not here");
-    int rc = set_columns(v, s, v->at.asked, 0, cols);
+    int rc = v->form.key_cols != 0 ? set_keys(v, s, v->at.asked)
+                                   : set_columns(v, s, v->at.asked, 0, cols);
     if (rc == 0 && padding)
         rc = set_columns(v, s, v->at.padding, cols, 1);
     return later_or("a request", rc);

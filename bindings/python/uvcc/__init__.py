@@ -32,7 +32,7 @@ from .models import Mlp, Model, StateTensor, Transformer
 from .policy import Policy
 from .program import FnInstr, NonlinearOptions, Op, Program, Reference, Tensor, nonlinear_info
 from .session import Config, Session, Transmit, memory_bound
-from .values import (Replay, checkpoint_tensor, combine, read_checkpoint, replay, split)
+from .values import (Replay, checkpoint_tensor, combine, deal, read_checkpoint, replay, split)
 
 __version__ = VERSION
 

@@ -29,6 +29,7 @@ class Tensor:
     bits: int
     scale: int
     lifetime: Lifetime
+    share_shape: tuple[int, int]  # of a component: shape, or of a one-hot tensor its keys in a row
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class Program(Owned):
             "lifetime": int(lifetime), "sharing": int(sharing),
             "in_buffer_of": _api.NO_TENSOR if in_buffer_of is None else self._index(in_buffer_of)})
         index = check(self._call(lib.uvcc_program_tensor, desc), f"tensor {name}")
-        return Tensor(index, name, (shape[0], shape[1]), bits, scale, lifetime)
+        return self.tensor_at(index)
 
     def constant(self, tensor: TensorLike, values: ArrayLike) -> None:
         """The values of a PUBLIC tensor, as part of the program."""
@@ -318,8 +319,11 @@ class Program(Owned):
             d = lib.uvcc_program_tensor_at(program, index)
             if d == NULL:
                 raise Error(ErrorCode.NOT_FOUND, f"there is no tensor {index}")
-            return Tensor(index, ffi.string(d.name).decode("utf-8", "replace"), (d.rows, d.cols),
-                          d.bits, d.scale, Lifetime(d.lifetime))
+            shape = (d.rows, d.cols)
+            keys = (1, lib.uvcc_program_share_words(program, index))
+            return Tensor(index, ffi.string(d.name).decode("utf-8", "replace"), shape, d.bits,
+                          d.scale, Lifetime(d.lifetime),
+                          keys if d.sharing == Sharing.ONE_HOT else shape)
 
         found: Tensor = self._call(read)
         return found

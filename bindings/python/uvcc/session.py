@@ -363,16 +363,16 @@ class Session(Owned):
         self._do(lib.uvcc_session_set_public, t.index, at(array, "int64_t *"))
 
     def set_shares(self, tensor: TensorLike, lo: ArrayLike, hi: ArrayLike) -> None:
-        """This party's two components of a PERSIST tensor, of type uint64."""
+        """This party's two components of a PERSIST tensor, of type uint64: of split(), or of a one-hot tensor of deal()."""
         t = self._tensor(tensor)
-        a, b = shares(lo, t.shape, t.name), shares(hi, t.shape, t.name)
+        a, b = shares(lo, t.share_shape, t.name), shares(hi, t.share_shape, t.name)
         self._do(lib.uvcc_session_set_shares, t.index, at(a, "uint64_t *"), at(b, "uint64_t *"))
 
     def shares(self, tensor: TensorLike) -> tuple[Any, Any]:
         """This party's two components of a PERSIST tensor between two steps, of type uint64. SECRET. ErrorCode.AGAIN the
         first time: a job copies them; the same call gives them once the session has turned."""
         t = self._tensor(tensor)
-        lo, hi = np.zeros(t.shape, np.uint64), np.zeros(t.shape, np.uint64)
+        lo, hi = np.zeros(t.share_shape, np.uint64), np.zeros(t.share_shape, np.uint64)
         self._do(lib.uvcc_session_shares, t.index, at(lo, "uint64_t *"), at(hi, "uint64_t *"))
         return lo, hi
 

@@ -28,6 +28,22 @@ def split(values: ArrayLike) -> tuple[Shares, Shares, Shares]:
     return a, b, c
 
 
+def deal(sid_job: bytes, numbers: ArrayLike, bits: int) -> tuple[tuple[Shares, Shares], ...]:
+    """Keys of numbers below 2^bits for the parties of a job: what parties 0, 1 and 2 set as the two
+    components of a one-hot PERSIST tensor of so many elements."""
+    array = np.asarray(numbers)
+    if array.dtype.kind != "i" or len(sid_job) != 32:
+        raise usage("numbers are integers, and sid_job has 32 bytes")
+    v = np.ascontiguousarray(array, np.int64)
+    count = v.size * (lib.uvcc_client_key_words(bits) + 2)
+    parts = [[np.zeros((1, count), np.uint64) for _ in range(2)] for _ in range(3)]
+    to = ffi.new("uint64_t *[3][2]", [[at(x, "uint64_t *") for x in pair] for pair in parts])
+    random = ffi.new("uvcc_random *", lib.uvcc_host_random())
+    check(lib.uvcc_client_deal(ffi.from_buffer("uint8_t[]", sid_job), bits, at(v, "int64_t *"),
+                               v.size, random, to))
+    return tuple((lo, hi) for lo, hi in parts)
+
+
 def combine(a: Shares, b: Shares, c: Shares) -> NDArray[np.int64]:
     """The values of three components."""
     if not a.shape == b.shape == c.shape or any(x.dtype != np.uint64 for x in (a, b, c)):
@@ -48,7 +64,7 @@ def read_checkpoint(data: bytes) -> CheckpointInfo:
 
 def checkpoint_tensor(data: bytes, tensor: Tensor) -> tuple[Shares, Shares]:
     """The two components of a tensor, for Session.set_shares()."""
-    lo, hi = np.zeros(tensor.shape, np.uint64), np.zeros(tensor.shape, np.uint64)
+    lo, hi = np.zeros(tensor.share_shape, np.uint64), np.zeros(tensor.share_shape, np.uint64)
     buffer, length = view(data)
     check(lib.uvcc_checkpoint_tensor(buffer, length, tensor.index, at(lo, "uint64_t *"),
                                      at(hi, "uint64_t *"), lo.size))

@@ -428,9 +428,10 @@ int uvcc_replay(const uint8_t *log, size_t len, const uvcc_program *p,
         return rc;
     replay r = {.program = p, .opt = opt, .out = out};
     uvcc_record_reader_init(&r.at, log, len);
-    for (uint32_t i = 0; i < p->tensor_count; i++)
-        if (p->tensors[i].elems * 8 > r.values_bytes)
-            r.values_bytes = (size_t)p->tensors[i].elems * 8;
+    for (uint32_t i = 0; i < p->tensor_count; i++) {
+        const size_t bytes = (size_t)uvcci_component_words(&p->tensors[i]) * 8;
+        r.values_bytes = bytes > r.values_bytes ? bytes : r.values_bytes;
+    }
     r.values_bytes = (r.values_bytes + 63) & ~(size_t)63; /* the second one is aligned too */
     r.values = opt->alloc.alloc(opt->alloc.user, 2 * r.values_bytes, UVCC_MEM_SECRET);
     if (r.values == NULL)

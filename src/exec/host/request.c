@@ -24,14 +24,29 @@ struct uvcc_request {
     uint8_t suspects; /* once all answered */
 };
 
-static uint8_t *component(const uvcc_request *r, unsigned party, bool hi) {
-    const uint64_t n = uvcci_request_values(r->shape.in_rows, r->shape.in_cols);
-    return r->party[party].asks.bytes + UVCCI_REQUEST_HEAD + (hi ? 8 * n : 0);
+/* Component p or, hi, p + 1 of party p: values, then keys, then their roots. */
+static uint64_t *component(const uvcc_request *r, const uvcci_request_part *part, unsigned party,
+                           bool hi) {
+    uint8_t *at = r->party[party].asks.bytes + UVCCI_REQUEST_HEAD;
+    return (uint64_t *)(void *)at + (hi ? uvcci_request_part_words(part) : 0);
+}
+
+/* Keys of all numbers, to where each party has them. */
+static int deal(uvcc_request *r, const uvcc_request_config *cfg, const uvcci_request_part *part) {
+    uint64_t *share[3][2];
+    if (r->shape.key_cols == 0)
+        return 0;
+    for (unsigned p = 0; p < 3; p++)
+        for (unsigned i = 0; i < 2; i++)
+            share[p][i] = component(r, part, p, i == 1) + part->values;
+    return uvcc_client_deal(cfg->sid_job, r->shape.key_bits, cfg->numbers,
+                            (size_t)r->shape.in_rows * r->shape.key_cols, &cfg->random, share);
 }
 
 /* Party p's body: the shape, the salts of components p and p + 1, both components. */
-static int make_bodies(uvcc_request *r, const uvcc_request_config *cfg) {
-    const size_t n = (size_t)uvcci_request_values(r->shape.in_rows, r->shape.in_cols);
+static int make_bodies(uvcc_request *r, const uvcc_request_config *cfg,
+                       const uvcci_request_part *part) {
+    const size_t n = (size_t)part->values;
     uint8_t salt[3][32];
     uint64_t *c[3];
     for (unsigned p = 0; p < 3; p++) {
@@ -42,18 +57,20 @@ static int make_bodies(uvcc_request *r, const uvcc_request_config *cfg) {
             return UVCC_ERR_NOMEM;
         b->total = total;
         memset(b->bytes, 0, total);
-        c[p] = (uint64_t *)(void *)component(r, p, false);
+        c[p] = component(r, part, p, false);
     }
     if (cfg->random.fill(cfg->random.user, r->id, sizeof r->id) != 0 ||
         cfg->random.fill(cfg->random.user, salt, sizeof salt) != 0)
         return UVCC_ERR_RANDOM;
-    const int rc = uvcc_client_split(cfg->values, n, &cfg->random, c[0], c[1], c[2]);
+    int rc = n == 0 ? 0 : uvcc_client_split(cfg->values, n, &cfg->random, c[0], c[1], c[2]);
+    if (rc == 0)
+        rc = deal(r, cfg, part);
     for (unsigned p = 0; p < 3 && rc == 0; p++) {
         uint8_t *b = r->party[p].asks.bytes;
         uvcci_put_shape(&r->shape, b);
-        memcpy(b + 32, salt[p], 32);
-        memcpy(b + 64, salt[(p + 1) % 3], 32);
-        memcpy(component(r, p, true), c[(p + 1) % 3], 8 * n);
+        memcpy(b + UVCCI_REQUEST_SHAPE, salt[p], 32);
+        memcpy(b + UVCCI_REQUEST_SHAPE + 32, salt[(p + 1) % 3], 32);
+        memcpy(component(r, part, p, true), c[(p + 1) % 3], 8 * n);
     }
     uvcci_wipe(salt, sizeof salt);
     return rc;
@@ -61,9 +78,12 @@ static int make_bodies(uvcc_request *r, const uvcc_request_config *cfg) {
 
 int uvcc_request_new(uvcc_request **out, const uvcc_request_config *cfg) {
     if (out == NULL || cfg == NULL || cfg->size != sizeof *cfg || cfg->alloc.alloc == NULL ||
-        cfg->alloc.free == NULL || cfg->random.fill == NULL || cfg->values == NULL)
+        cfg->alloc.free == NULL || cfg->random.fill == NULL ||
+        (cfg->values == NULL && cfg->shape.in_cols != 0) ||
+        (cfg->numbers == NULL) != (cfg->shape.key_cols == 0))
         return UVCC_ERR_USAGE;
-    if (uvcci_request_values(cfg->shape.in_rows, cfg->shape.in_cols) == 0 ||
+    uvcci_request_part part;
+    if (!uvcci_request_part_of(&cfg->shape, &part) ||
         uvcci_request_values(cfg->shape.out_rows, cfg->shape.out_cols) == 0)
         return UVCC_ERR_LIMIT;
     uvcc_request *r = cfg->alloc.alloc(cfg->alloc.user, sizeof *r, UVCC_MEM_SECRET);
@@ -72,7 +92,7 @@ int uvcc_request_new(uvcc_request **out, const uvcc_request_config *cfg) {
     memset(r, 0, sizeof *r);
     r->alloc = cfg->alloc;
     r->shape = cfg->shape;
-    const int rc = make_bodies(r, cfg);
+    const int rc = make_bodies(r, cfg, &part);
     if (rc != 0) {
         uvcc_request_free(r);
         return rc;

@@ -4,19 +4,42 @@
 
 #include <string.h>
 
+#include <uvcc/client.h>
+
+#include "exec/primitives/one_hot.h"
 #include "proto/bytes.h"
 #include "proto/crypto.h"
 
 static const uint8_t MAGIC[4] = {'U', 'V', 'R', 'Q'};
 #define VERSION 2u
+#define KEYS    1u /* the form of keys, where a request has some */
 
 uint64_t uvcci_request_values(uint32_t rows, uint32_t cols) {
     const uint64_t n = (uint64_t)rows * cols;
     return n <= UVCC_REQUEST_VALUES_MAX ? n : 0;
 }
 
+/* Each factor is below 2^32, and a key has few words. */
+bool uvcci_request_part_of(const uvcc_request_shape *s, uvcci_request_part *out) {
+    const uint64_t values = (uint64_t)s->in_rows * s->in_cols;
+    const uint64_t numbers = (uint64_t)s->in_rows * s->key_cols;
+    const uint64_t key = uvcc_client_key_words(s->key_bits);
+    *out = (uvcci_request_part){0};
+    if (values > UVCC_REQUEST_VALUES_MAX || numbers > UVCC_REQUEST_VALUES_MAX ||
+        (s->key_cols == 0 ? s->key_bits != 0 : key == 0))
+        return false;
+    const uvcci_request_part p = {values, numbers * key, numbers * UVCCI_ONE_HOT_ROOT_WORDS};
+    const uint64_t words = uvcci_request_part_words(&p);
+    if (words == 0 || words > UVCC_REQUEST_VALUES_MAX)
+        return false;
+    *out = p;
+    return true;
+}
+
 uint64_t uvcci_request_bytes(const uvcc_request_shape *s) {
-    return UVCCI_REQUEST_HEAD + 16 * uvcci_request_values(s->in_rows, s->in_cols);
+    uvcci_request_part p;
+    return uvcci_request_part_of(s, &p) ? UVCCI_REQUEST_HEAD + 16 * uvcci_request_part_words(&p)
+                                        : 0;
 }
 
 uint64_t uvcci_answer_bytes(const uvcc_request_shape *s, uvcc_request_status status) {
@@ -25,21 +48,29 @@ uint64_t uvcci_answer_bytes(const uvcc_request_shape *s, uvcc_request_status sta
 }
 
 void uvcci_put_shape(const uvcc_request_shape *s, uint8_t *body) {
-    const uint32_t words[5] = {s->entry, s->in_rows, s->in_cols, s->out_rows, s->out_cols};
-    for (unsigned i = 0; i < 5; i++)
+    const uint32_t words[8] = {s->entry,    s->in_rows,  s->in_cols,  s->out_rows,
+                               s->out_cols, s->key_cols, s->key_bits, s->key_cols != 0 ? KEYS : 0};
+    for (unsigned i = 0; i < 8; i++)
         uvcci_st32(body + (size_t)4 * i, words[i]);
     memcpy(body + sizeof words, s->terms, sizeof s->terms);
+    uvcci_st32(body + UVCCI_REQUEST_SHAPE - 4, 0);
 }
 
 bool uvcci_get_shape(uvcc_request_shape *s, const uint8_t *body, uint64_t total) {
-    uint32_t w[5];
-    for (unsigned i = 0; i < 5; i++)
+    uint32_t w[8];
+    for (unsigned i = 0; i < 8; i++)
         w[i] = uvcci_ld32(body + (size_t)4 * i);
-    *s = (uvcc_request_shape){
-        .entry = w[0], .in_rows = w[1], .in_cols = w[2], .out_rows = w[3], .out_cols = w[4]};
+    *s = (uvcc_request_shape){.entry = w[0],
+                              .in_rows = w[1],
+                              .in_cols = w[2],
+                              .out_rows = w[3],
+                              .out_cols = w[4],
+                              .key_cols = w[5],
+                              .key_bits = w[6]};
     memcpy(s->terms, body + sizeof w, sizeof s->terms);
-    return uvcci_request_values(s->in_rows, s->in_cols) != 0 &&
-           uvcci_request_values(s->out_rows, s->out_cols) != 0 && uvcci_request_bytes(s) == total;
+    return w[7] == (w[5] != 0 ? KEYS : 0) && uvcci_ld32(body + UVCCI_REQUEST_SHAPE - 4) == 0 &&
+           total != 0 && uvcci_request_bytes(s) == total &&
+           uvcci_request_values(s->out_rows, s->out_cols) != 0;
 }
 
 static uint64_t piece_len(uint64_t total, uint64_t offset) {
@@ -105,9 +136,11 @@ void uvcci_body_free(uvcci_body *b, const uvcc_allocator *al) {
 void uvcci_request_digest(const uint8_t id[16], const uint8_t client_key[32],
                           const uvcc_request_shape *s, uint8_t c, const uint8_t salt[32],
                           const uint8_t *component, uint8_t out[32]) {
-    static const char text[] = "UVCC_REQUEST_V1/COMPONENT";
-    uint8_t shape[32];
+    static const char text[] = "UVCC_REQUEST_V2/COMPONENT";
+    uint8_t shape[UVCCI_REQUEST_SHAPE];
     uvcci_sha256 h;
+    uvcci_request_part part;
+    (void)uvcci_request_part_of(s, &part);
     uvcci_put_shape(s, shape);
     uvcci_sha256_init(&h);
     uvcci_sha256_update(&h, text, sizeof text - 1);
@@ -116,6 +149,6 @@ void uvcci_request_digest(const uint8_t id[16], const uint8_t client_key[32],
     uvcci_sha256_update(&h, client_key, 32);
     uvcci_sha256_update(&h, shape, sizeof shape);
     uvcci_sha256_update(&h, &c, 1);
-    uvcci_sha256_update(&h, component, 8 * uvcci_request_values(s->in_rows, s->in_cols));
+    uvcci_sha256_update(&h, component, 8 * (part.values + part.keys));
     uvcci_sha256_final(&h, out);
 }

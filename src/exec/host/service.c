@@ -211,10 +211,11 @@ int uvcc_service_refuse(uvcc_service *s, uint64_t token, uint32_t why) {
 /* ---- requests ---- */
 
 static void whole(uvcc_service *s, client *c, asked *q) {
-    const uint64_t n = uvcci_request_values(q->shape.in_rows, q->shape.in_cols);
     const uint8_t *b = q->asks.bytes, *lo = b + UVCCI_REQUEST_HEAD, p = s->cfg.party;
-    uvcci_request_digest(q->id, c->key, &q->shape, p, b + 32, lo, q->digest_lo);
-    uvcci_request_digest(q->id, c->key, &q->shape, (p + 1) % 3, b + 64, lo + 8 * n, q->digest_hi);
+    const uint8_t *hi = lo + (q->asks.total - UVCCI_REQUEST_HEAD) / 2;
+    uvcci_request_digest(q->id, c->key, &q->shape, p, b + UVCCI_REQUEST_SHAPE, lo, q->digest_lo);
+    uvcci_request_digest(q->id, c->key, &q->shape, (p + 1) % 3, b + UVCCI_REQUEST_SHAPE + 32, hi,
+                         q->digest_hi);
     q->stage = WHOLE;
     q->order = ++s->orders;
 }
@@ -343,27 +344,38 @@ int uvcc_service_turn(uvcc_service *s, uint32_t number, uvcc_dialog *d, uint64_t
     return rc < 0 ? rc : 0;
 }
 
-int uvcc_service_next(uvcc_service *s, uvcc_service_job *out) {
+/* Of those that were not handed out the first that was whole, and whose it is; NULL: none. */
+static asked *next_of(const uvcc_service *s, uint32_t *of) {
     asked *oldest = NULL;
-    uint32_t of = 0;
-    if (s == NULL || out == NULL)
-        return UVCC_ERR_USAGE;
-    *out = (uvcc_service_job){0};
     for (uint32_t i = 0; i < s->count; i++)
         for (asked *q = s->clients[i].first; q != NULL; q = q->next)
             if (q->stage == WHOLE && (oldest == NULL || q->order < oldest->order)) {
                 oldest = q;
-                of = i;
+                *of = i;
             }
+    return oldest;
+}
+
+int uvcc_service_next(uvcc_service *s, uvcc_service_job *out) {
+    uint32_t of = 0;
+    if (s == NULL || out == NULL)
+        return UVCC_ERR_USAGE;
+    *out = (uvcc_service_job){0};
+    asked *oldest = next_of(s, &of);
     if (oldest == NULL)
         return 0;
-    const uint64_t n = uvcci_request_values(oldest->shape.in_rows, oldest->shape.in_cols);
+    uvcci_request_part part;
+    (void)uvcci_request_part_of(&oldest->shape, &part); /* it is one: judge() looked */
     oldest->stage = TAKEN;
     out->token = oldest->token;
     out->client = of;
     out->shape = oldest->shape;
     out->lo = (const uint64_t *)(const void *)(oldest->asks.bytes + UVCCI_REQUEST_HEAD);
-    out->hi = out->lo + n;
+    out->hi = out->lo + uvcci_request_part_words(&part);
+    if (part.keys != 0) {
+        out->keys_lo = out->lo + part.values;
+        out->keys_hi = out->hi + part.values;
+    }
     memcpy(out->id, oldest->id, sizeof out->id);
     memcpy(out->digest_lo, oldest->digest_lo, 32);
     memcpy(out->digest_hi, oldest->digest_hi, 32);

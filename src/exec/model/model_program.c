@@ -117,9 +117,6 @@ int uvcc_model_forward_shared(const uvcc_model_config *c, uvcc_program *p, const
     const uvcci_message m = {message, message_cap};
     const ends of = {.shared = true, .lifetime = UVCC_PERSIST};
     int err = check_forward(c, p, weights, al, &m);
-    if (err == 0 && c->input == UVCC_MODEL_INPUT_TOKENS)
-        err = uvcci_fail(&m, UVCC_ERR_CONFIG,
-                         "input: ids are given by a party; take ONE_HOT or HIDDEN");
     return err == 0 ? add_forward(c, p, weights, &of, al, &m) : err;
 }
 

@@ -428,6 +428,9 @@ static int run_embed(const call *c) {
     char label[UVCCI_LABEL_BYTES];
     const size_t width = c->desc[1]->cols, tables = c->desc[0]->cols,
                  split = (size_t)c->d->constant;
+    if (uvcci_is_dealt(c->desc[0]) && !c->r->given[c->d->in[0]])
+        return uvcci_fail(c->m, UVCC_ERR_STATE, "%s: %s has not been set",
+                          uvcci_op_label(c->op, label), c->desc[0]->name);
     for (size_t i = 0; i < c->elems; i++) {
         uint64_t sum = c->d->in_count == 3 ? (uint64_t)c->in[2][i] : 0;
         for (size_t t = 0; t < tables; t++) {

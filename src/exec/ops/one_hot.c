@@ -6,7 +6,12 @@
  * additive shares of a one-hot row, tile by tile, and multiply by the component of the table that
  * both hold and HEAD lacks; HEAD multiplies the row itself by the sum of its two. A tensor of such
  * numbers has at TAIL and OTHER the keys, one behind the other, then their roots; at HEAD the
- * numbers stand where the roots are. */
+ * numbers stand where the roots are.
+ *
+ * Of a client, who is no party, a PERSIST tensor has keys that hosts set: a pair for each component
+ * of the table, whose holders have one key each. So a party has two keys of a number, of two pairs,
+ * each with its roots behind it: it is TAIL in the pair of its second component, OTHER in that of
+ * its first, and nobody is HEAD. */
 #include "exec/primitives/one_hot.h"
 #include "exec/base/bounds.h"
 #include "exec/ops/families.h"
@@ -28,9 +33,11 @@ static uint64_t *keys_of(const uvcci_builder *b, uint32_t tensor) {
 }
 
 /* Of TAIL and OTHER the roots, of HEAD the numbers. */
+static uint64_t *roots_of(const uvcci_tensor *t, uint64_t *keys) {
+    return keys + t->elems * uvcci_one_hot_key_words(t->desc.bits);
+}
 static uint64_t *behind_keys(const uvcci_builder *b, uint32_t tensor) {
-    const uvcci_tensor *t = tensor_of(b, tensor);
-    return keys_of(b, tensor) + t->elems * uvcci_one_hot_key_words(t->desc.bits);
+    return roots_of(tensor_of(b, tensor), keys_of(b, tensor));
 }
 
 /* ---- INPUT_ONE_HOT ---- */
@@ -194,15 +201,16 @@ static int plan_embed(uvcci_draft *d) {
     const uvcc_op_desc *op = &d->op->desc;
     const uvcc_tensor_desc *ids = &d->p->tensors[op->in[IDS]].desc;
     const uvcc_tensor_desc *rows = &d->p->tensors[op->in[TABLE]].desc;
+    const bool dealt = uvcci_is_dealt(ids);
     uint32_t i = 0;
     while (i < d->e->input_count && d->e->inputs[i].tensor != op->in[IDS])
         i++;
-    if (i == d->e->input_count)
+    if (i == d->e->input_count && !dealt)
         return UVCC_ERR_PROGRAM; /* nothing else writes such a tensor */
-    d->plan->fixed_edge = d->e->inputs[i].owner;
+    d->plan->fixed_edge = dealt ? 0 : d->e->inputs[i].owner;
     d->plan->bits = ids->bits;
     const uint64_t tiles = (uint64_t)rows->rows / tile_cols(ids, rows) + tables_of(op);
-    const uint64_t tasks = 2 * tiles * chunks_of(ids);
+    const uint64_t tasks = 2 * tiles * chunks_of(ids) * (dealt ? 2 : 1);
     if (tasks > TASKS_MOST)
         return UVCC_ERR_PROGRAM;
     d->plan->tasks_max += (uint32_t)tasks;
@@ -224,23 +232,65 @@ static void release_embed(uvcc_session *s, uvcci_instance *r) {
     uvcci_give_words(s, &state_of(r)->tile, tile_words(s->program, &r->op->desc));
 }
 
-/* What this party multiplies its rows by: HEAD the sum of its components, the two others the one
- * that both have. What is public is HEAD's business alone. */
-static uvcc_shares factor_of(const uvcci_builder *b, uvcci_role role) {
-    const uvcc_shares *e = uvcci_shares_of(b->s, b->r->op->desc.in[TABLE]);
-    if (role == UVCCI_HEAD)
-        return *e;
-    return (uvcc_shares){.lo = role == UVCCI_TAIL ? e->hi : e->lo};
+/* Rows that this party makes, and what it multiplies them by. */
+typedef struct product {
+    uvcci_role role;
+    uint64_t *keys;           /* of HEAD the numbers */
+    uvcc_shares factor;       /* of the table */
+    const uvcc_step_keys *of; /* of the trees */
+} product;
+
+enum { PRODUCTS_MOST = 2 };
+
+/* HEAD multiplies by the sum of its components, the two others by the one that both have. What is
+ * public is HEAD's business alone. */
+static unsigned owned_products(const uvcci_builder *b, product out[PRODUCTS_MOST]) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    const uvcc_shares *e = uvcci_shares_of(b->s, d->in[TABLE]);
+    const uvcci_role role = uvcci_role_at(b->s, b->r, 0);
+    const bool open = tensor_of(b, d->in[TABLE])->desc.sharing == UVCC_PUBLIC;
+    if (open && role != UVCCI_HEAD)
+        return 0;
+    out[0] =
+        (product){.role = role,
+                  .keys = role == UVCCI_HEAD ? behind_keys(b, d->in[IDS]) : keys_of(b, d->in[IDS]),
+                  .factor = *e,
+                  .of = &b->r->step->keys};
+    if (role != UVCCI_HEAD)
+        out[0].factor = (uvcc_shares){.lo = role == UVCCI_TAIL ? e->hi : e->lo};
+    return 1;
+}
+
+/* By each component with the keys of its pair. What is public counts as component 0. */
+static unsigned dealt_products(const uvcci_builder *b, product out[PRODUCTS_MOST]) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    const uvcc_shares *e = uvcci_shares_of(b->s, d->in[TABLE]);
+    const uvcc_shares *ids = uvcci_shares_of(b->s, d->in[IDS]);
+    const bool open = tensor_of(b, d->in[TABLE])->desc.sharing == UVCC_PUBLIC;
+    const product of[PRODUCTS_MOST] = {
+        {.role = UVCCI_OTHER, .keys = ids->lo, .factor = {.lo = e->lo}, .of = &b->s->dealt},
+        {.role = UVCCI_TAIL,
+         .keys = ids->hi,
+         .factor = {.lo = open ? e->lo : e->hi},
+         .of = &b->s->dealt},
+    };
+    unsigned n = 0;
+    for (uint8_t i = 0; i < PRODUCTS_MOST; i++)
+        if (!open || (b->s->party + i) % UVCC_PARTIES == 0)
+            out[n++] = of[i];
+    return n;
 }
 
 /* z of some rows (+)= their one-hot rows, of a table's rows from `first` on, times these. */
-static void multiply_tile(uvcci_builder *b, const uvcc_block *rows, uint64_t first, uint32_t cols,
-                          const uvcc_shares *factor, uint64_t *z, bool accumulate) {
+static void multiply_tile(uvcci_builder *b, const product *of, const uvcc_block *rows,
+                          uint64_t first, uint32_t cols, const uvcc_shares *factor, uint64_t *z,
+                          bool accumulate) {
     const uvcc_op_desc *d = &b->r->op->desc;
     const uint32_t width = tensor_of(b, d->in[TABLE])->desc.cols;
     uvcc_task *t = uvcci_add_task(b, UVCC_TASK_ONE_HOT_ROWS, 0);
     if (t == NULL)
         return;
+    t->keys = of->of;
     t->u.vec.blocks = rows;
     t->u.vec.count = 1;
     t->u.vec.bits = b->r->plan->bits;
@@ -260,24 +310,24 @@ static void multiply_tile(uvcci_builder *b, const uvcc_block *rows, uint64_t fir
 }
 
 /* The rows of one chunk and table: `k` is where these keys, or numbers, and the tile are. */
-static void multiply_table(uvcci_builder *b, const uvcc_block *k, unsigned table, uint64_t *z,
-                           bool accumulate) {
+static void multiply_table(uvcci_builder *b, const product *of, const uvcc_block *k, unsigned table,
+                           uint64_t *z, bool accumulate) {
     const uvcc_op_desc *d = &b->r->op->desc;
     const uvcc_tensor_desc *ids = &tensor_of(b, d->in[IDS])->desc;
     const uvcc_tensor_desc *rows = &tensor_of(b, d->in[TABLE])->desc;
     const uint64_t from = table_first(d, table), end = table_rows(d, rows, table);
     const uint32_t most = tile_cols(ids, rows);
-    const uvcc_shares all = factor_of(b, (uvcci_role)k->role);
     for (uint64_t first = 0; first < end; first += most) {
         const uint32_t cols = (uint32_t)(end - first < most ? end - first : most);
         const uint64_t at = (from + first) * rows->cols;
-        const uvcc_shares factor = {.lo = all.lo + at, .hi = all.hi != NULL ? all.hi + at : NULL};
-        multiply_tile(b, k, first, cols, &factor, z, accumulate || first != 0);
+        const uvcc_shares factor = {.lo = of->factor.lo + at,
+                                    .hi = of->factor.hi != NULL ? of->factor.hi + at : NULL};
+        multiply_tile(b, of, k, first, cols, &factor, z, accumulate || first != 0);
     }
 }
 
 /* A block for each chunk of rows and table, the same for all tiles. */
-static uvcc_block *chunk_blocks(uvcci_builder *b, uvcci_role role) {
+static uvcc_block *chunk_blocks(uvcci_builder *b, const product *of) {
     const uvcc_op_desc *d = &b->r->op->desc;
     const uvcci_tensor *ids = tensor_of(b, d->in[IDS]);
     const uint32_t chunks = chunks_of(&ids->desc), tables = tables_of(d);
@@ -293,15 +343,26 @@ static uvcc_block *chunk_blocks(uvcci_builder *b, uvcci_role role) {
         uvcc_block *k = &blocks[i];
         *k = (uvcc_block){.block = i / tables,
                           .count = left < CHUNK_ROWS ? left : CHUNK_ROWS,
-                          .role = (uint8_t)role};
-        if (role == UVCCI_HEAD)
-            uvcci_set_one_hot_known(k, behind_keys(b, d->in[IDS]) + at, state_of(b->r)->tile);
+                          .role = (uint8_t)of->role};
+        if (of->role == UVCCI_HEAD)
+            uvcci_set_one_hot_known(k, of->keys + at, state_of(b->r)->tile);
         else
-            uvcci_set_one_hot_shared(k, keys_of(b, d->in[IDS]) + at * key_words,
-                                     behind_keys(b, d->in[IDS]) + at * UVCCI_ONE_HOT_ROOT_WORDS,
+            uvcci_set_one_hot_shared(k, of->keys + at * key_words,
+                                     roots_of(ids, of->keys) + at * UVCCI_ONE_HOT_ROOT_WORDS,
                                      state_of(b->r)->tile);
     }
     return blocks;
+}
+
+/* All rows of one product. */
+static void multiply(uvcci_builder *b, const product *of, const uvcc_shares *out, bool accumulate) {
+    const uvcc_op_desc *d = &b->r->op->desc;
+    const uvcc_block *k = chunk_blocks(b, of);
+    const uint32_t tables = tables_of(d), width = tensor_of(b, d->out[0])->desc.cols;
+    for (uint32_t i = 0; k != NULL && i < chunks_of(&tensor_of(b, d->in[IDS])->desc) * tables; i++)
+        multiply_table(b, of, &k[i], i % tables,
+                       out->lo + (uint64_t)(i / tables) * CHUNK_ROWS * width,
+                       accumulate || i % tables != 0);
 }
 
 /* Nothing to add: what others add a public table's rows to. INDEX is 0 in components but the first.
@@ -314,8 +375,8 @@ static void clear(uvcci_builder *b, const uvcc_tensor_desc *z, const uvcc_shares
 
 static bool build_embed(uvcci_builder *b) {
     const uvcc_op_desc *d = &b->r->op->desc;
-    const uvcci_role role = uvcci_role_at(b->s, b->r, 0);
     const bool added = d->in_count == 3;
+    product of[PRODUCTS_MOST];
     assert(b->r->turn == 0);
     if (!uvcci_ensure_outputs(b) ||
         !uvcci_take_words(b->s, &state_of(b->r)->tile, tile_words(b->s->program, d)))
@@ -325,17 +386,12 @@ static bool build_embed(uvcci_builder *b) {
     if (added && tensor_of(b, d->in[SUM])->buffer != z->buffer)
         (void)uvcci_task_map(b, UVCC_MAP_COPY, z->desc.rows, z->desc.cols,
                              uvcci_shares_of(b->s, d->in[SUM]), NULL, out);
-    if (tensor_of(b, d->in[TABLE])->desc.sharing == UVCC_PUBLIC && role != UVCCI_HEAD) {
-        if (!added)
-            clear(b, &z->desc, out);
-        return !b->failed;
-    }
-    const uvcc_block *k = chunk_blocks(b, role);
-    const uint32_t tables = tables_of(d);
-    for (uint32_t i = 0; k != NULL && i < chunks_of(&tensor_of(b, d->in[IDS])->desc) * tables; i++)
-        multiply_table(b, &k[i], i % tables,
-                       out->lo + (uint64_t)(i / tables) * CHUNK_ROWS * z->desc.cols,
-                       added || i % tables != 0);
+    const unsigned n = uvcci_is_dealt(&tensor_of(b, d->in[IDS])->desc) ? dealt_products(b, of)
+                                                                       : owned_products(b, of);
+    if (n == 0 && !added)
+        clear(b, &z->desc, out);
+    for (unsigned i = 0; i < n; i++)
+        multiply(b, &of[i], out, added || i != 0);
     return !b->failed;
 }
 

@@ -361,6 +361,12 @@ const uvcc_tensor_desc *uvcc_program_tensor_at(const uvcc_program *p, uint32_t i
     return i < p->tensor_count ? &p->tensors[i].desc : NULL;
 }
 
+uint64_t uvcc_program_share_words(const uvcc_program *p, uint32_t i) {
+    if (p == NULL || i >= p->tensor_count)
+        return 0;
+    return uvcci_component_words(&p->tensors[i]);
+}
+
 int uvcc_program_find(const uvcc_program *p, const char *name) {
     if (p == NULL || name == NULL)
         return UVCC_ERR_USAGE;

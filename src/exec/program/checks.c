@@ -25,9 +25,6 @@ static const char *name_of(uint8_t sharing) {
 static int check_one_hot(const uvcci_tensor *t, const uvcci_message *m) {
     const uvcc_tensor_desc *d = &t->desc;
     const int bad = UVCC_ERR_PROGRAM;
-    if (d->lifetime == UVCC_PERSIST)
-        return uvcci_fail(m, bad, "tensor %s is one-hot and PERSIST; only TRANSIENT tensors may be",
-                          t->name);
     if (d->bits > UVCCI_ONE_HOT_BITS_MAX || d->scale != 0)
         return uvcci_fail(
             m, bad,
@@ -298,6 +295,11 @@ static int check_io(const uvcc_program *p, const uvcci_entry *e, bool input, con
                               "entry %s: %s %u is %s, which is %s; inputs are replicated or "
                               "one-hot, outputs replicated",
                               e->name, what, io[i].id, t->name, name_of(t->sharing));
+        if (uvcci_is_dealt(t))
+            return uvcci_fail(m, UVCC_ERR_PROGRAM,
+                              "entry %s: input %u is %s, which is one-hot and PERSIST: hosts set "
+                              "what a client dealt; a party's own numbers are TRANSIENT",
+                              e->name, io[i].id, t->name);
     }
     return 0;
 }

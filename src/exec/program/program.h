@@ -130,9 +130,14 @@ struct uvcc_program {
  * NULL: no memory. The program is being built. */
 uvcci_recipe *uvcci_recipe_of(uvcc_program *p, const uint8_t key[UVCCI_RECIPE_KEY_BYTES]);
 
+/* Keys of numbers that somebody dealt who is no party: those of two pairs at each party. */
+static inline bool uvcci_is_dealt(const uvcc_tensor_desc *d) {
+    return d->sharing == UVCC_ONE_HOT && d->lifetime == UVCC_PERSIST;
+}
+
 /* Components that a party holds of a tensor. */
 static inline unsigned uvcci_components(const uvcc_tensor_desc *d) {
-    return d->sharing == UVCC_REPLICATED ? 2 : 1;
+    return d->sharing == UVCC_REPLICATED || uvcci_is_dealt(d) ? 2 : 1;
 }
 
 /* Words of one of them: of a one-hot tensor keys and their roots (primitives/one_hot.h). */

@@ -341,6 +341,7 @@ struct uvcc_session {
     uint8_t party;
     uint8_t sid_rep[32], sid_sub[32];
     uint64_t sid_tag;
+    uvcc_step_keys dealt;  /* of keys that clients deal: the trees' alone, of no step */
     uint8_t k_own_prk[32]; /* until READY */
     uint8_t chain[3][32];  /* by pair: C of step chain_step, the next one to be opened */
     uint64_t chain_step;

@@ -361,7 +361,8 @@ static uint64_t values_of(const uvcc_session *s, const most *m) {
     for (uint32_t i = 0; i < s->program->tensor_count; i++)
         if (s->program->tensors[i].buffer == i &&
             s->program->tensors[i].desc.lifetime == UVCC_PERSIST) {
-            const uint64_t bytes = uvcci_arena_rounded(16 * s->program->tensors[i].elems);
+            const uint64_t bytes =
+                uvcci_arena_rounded(16 * uvcci_component_words(&s->program->tensors[i]));
             set += bytes;
             keep_most(&read, bytes);
         }

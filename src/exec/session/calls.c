@@ -483,7 +483,7 @@ static size_t persist_bytes(const uvcc_session *s, uint32_t tensor) {
     if (s->program == NULL || tensor >= s->program->tensor_count ||
         s->program->tensors[tensor].desc.lifetime != UVCC_PERSIST)
         return 0;
-    return s->program->tensors[tensor].elems * 8;
+    return uvcci_component_words(&s->program->tensors[tensor]) * 8;
 }
 
 int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v) {

@@ -51,7 +51,7 @@ static bool persists(const uvcc_session *s, uint32_t i) {
 
 /* Public ones are no secrets to be kept: who resumes sets them again. */
 static bool is_shared(const uvcc_session *s, uint32_t i) {
-    return persists(s, i) && s->program->tensors[i].desc.sharing == UVCC_REPLICATED;
+    return persists(s, i) && s->program->tensors[i].desc.sharing != UVCC_PUBLIC;
 }
 
 /* ---- setting ---- */
@@ -194,14 +194,16 @@ static int tell(uvcc_session *s, uvcci_set *set, uint32_t tensor) {
 static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const void *b) {
     int rc;
     const uvcci_tensor *t = settable(s, tensor, &rc);
-    if (t != NULL && b == NULL)
+    if (t != NULL && b == NULL && t->desc.sharing == UVCC_ONE_HOT)
+        rc = uvcci_refuse(s, UVCC_ERR_USAGE, "%s is one-hot: it takes keys, as shares", t->name);
+    else if (t != NULL && b == NULL)
         rc = check_public(s, t, a);
     else if (t != NULL && t->desc.sharing == UVCC_PUBLIC)
         rc = uvcci_refuse(s, UVCC_ERR_USAGE, "%s is public: it has no shares", t->name);
     if (rc != 0)
         return rc;
     const uvcc_shares *to = &s->buffers[t->buffer].shares;
-    size_t n = t->elems * 8;
+    size_t n = uvcci_component_words(t) * 8;
     assert(t->buffer == tensor && to->lo != NULL);
     uvcci_set *set = uvcci_set_new(s, b != NULL ? 2 * n : n, b != NULL ? 2 : 0);
     if (set == NULL || (b == NULL && tell(s, set, tensor) != 0)) {
@@ -257,9 +259,10 @@ static int fill_unset(uvcc_session *s, bool constants) {
         if (!persists(s, i) || s->buffers[i].set || (t->constant != NULL) != constants)
             continue;
         const uvcc_shares *to = &s->buffers[i].shares;
-        uvcci_set_add_copy(set, to->lo, t->constant, t->elems * 8);
+        const size_t bytes = uvcci_component_words(t) * 8;
+        uvcci_set_add_copy(set, to->lo, t->constant, bytes);
         if (to->hi != NULL)
-            uvcci_set_add_copy(set, to->hi, NULL, t->elems * 8);
+            uvcci_set_add_copy(set, to->hi, NULL, bytes);
         s->buffers[i].set = true;
     }
     uvcci_set_push(s, set);
@@ -310,7 +313,7 @@ int uvcci_checkpoint_init(uvcc_session *s) {
     c->bytes = HEAD_BYTES + HASH_BYTES;
     for (uint32_t i = 0; i < s->program->tensor_count; i++)
         if (is_shared(s, i)) {
-            c->bytes += TENSOR_HEAD_BYTES + 16 * s->program->tensors[i].elems;
+            c->bytes += TENSOR_HEAD_BYTES + 16 * uvcci_component_words(&s->program->tensors[i]);
             c->item_count += 2;
         }
     if (s->cfg.resume.checkpoint_every == 0)
@@ -352,7 +355,7 @@ static void write_head(const uvcc_session *s, uint32_t step, uint8_t head[HEAD_B
 static void write_tensor_head(const uvcc_session *s, uint32_t i, uint8_t *out) {
     uvcci_st32(out, i);
     uvcci_st32(out + 4, 0);
-    uvcci_st64(out + 8, s->program->tensors[i].elems);
+    uvcci_st64(out + 8, uvcci_component_words(&s->program->tensors[i]));
 }
 
 /* Header and tensors' heads are written here, shares and the hash by the job: only jobs may read
@@ -368,7 +371,7 @@ static void start_copy(uvcc_session *s) {
         if (!is_shared(s, i))
             continue;
         const uvcc_shares *from = &s->buffers[i].shares;
-        size_t len = s->program->tensors[i].elems * 8;
+        size_t len = uvcci_component_words(&s->program->tensors[i]) * 8;
         write_tensor_head(s, i, at);
         at += TENSOR_HEAD_BYTES;
         c->items[n++] = (uvcc_copy_item){.dst = at, .src = (const uint8_t *)from->lo, .len = len};
@@ -505,7 +508,7 @@ static int check(uvcc_session *s, const uint8_t *data, size_t len) {
         write_tensor_head(s, i, th);
         if (memcmp(th, data + at, sizeof th) != 0)
             return uvcci_refuse(s, UVCC_ERR_MISMATCH, "%s", other);
-        at += TENSOR_HEAD_BYTES + 16 * s->program->tensors[i].elems;
+        at += TENSOR_HEAD_BYTES + 16 * uvcci_component_words(&s->program->tensors[i]);
     }
     return 0;
 }
@@ -538,7 +541,7 @@ static int set_all(uvcc_session *s, const uint8_t *data, size_t len) {
         if (!is_shared(s, i))
             continue;
         const uvcc_shares *to = &s->buffers[i].shares;
-        size_t n = s->program->tensors[i].elems * 8;
+        size_t n = uvcci_component_words(&s->program->tensors[i]) * 8;
         at += TENSOR_HEAD_BYTES;
         uvcci_set_add_copy(set, to->lo, set->staged + at, n);
         uvcci_set_add_copy(set, to->hi, set->staged + at + n, n);

@@ -67,6 +67,7 @@ int uvcci_session_new(uvcc_session **out, const uvcc_config *cfg) {
     uvcci_sid_rep(s->cfg.identity.sid_job, s->cfg.place.replica, s->sid_rep);
     uvcci_sid_sub(s->sid_rep, (uint8_t)s->cfg.place.stage, s->cfg.place.tp_rank, s->sid_sub);
     s->sid_tag = uvcci_sid_tag(s->sid_sub);
+    uvcci_client_dpf(s->cfg.identity.sid_job, s->dealt.dpf);
     uvcci_derive_prk(s->sid_sub, k_own, s->k_own_prk);
     uvcci_wipe(k_own, sizeof k_own);
     *out = s;

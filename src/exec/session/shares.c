@@ -43,7 +43,7 @@ static const uvcci_tensor *readable(uvcc_session *s, uint32_t tensor, int *rc) {
 
 static int begin(uvcc_session *s, uint32_t tensor, const uvcci_tensor *t) {
     const uvcc_shares *from = &s->buffers[t->buffer].shares;
-    const size_t n = t->elems * 8;
+    const size_t n = uvcci_component_words(t) * 8;
     if (s->read.set != NULL && !s->read.here)
         return uvcci_refuse(s, UVCC_ERR_AGAIN, "the shares of %s are on their way",
                             s->program->tensors[s->read.tensor].name);
@@ -73,7 +73,7 @@ int uvcci_session_shares(uvcc_session *s, uint32_t tensor, uint64_t *lo, uint64_
         return rc;
     if (!s->read.here || s->read.tensor != tensor)
         return begin(s, tensor, t);
-    const size_t n = t->elems * 8;
+    const size_t n = uvcci_component_words(t) * 8;
     assert(s->read.set->bytes == 2 * n);
     memcpy(lo, s->read.set->staged, n);
     memcpy(hi, s->read.set->staged + n, n);
