@@ -89,10 +89,18 @@ def run_of(kind, model, weights):
 
 
 def data_of(model, weights):
+    if weights == 'shared':
+        return {p: {'shares': f'shares/party-{p}.shares'} for p in range(3)}
     return {p: {'model': model} for p in (range(3) if weights == 'public' else [1])}
 
 
-def start(job):
+def start(job, model):
+    """With files of shares, if they are to be, made by the weights' owner."""
+    if job.config[1]['job']['run']['weights'] == 'shared':
+        with open(f'{job.directory}/share.json', 'w', encoding='utf-8') as f:
+            json.dump(job.config[1] | {'data': {'model': model}}, f)
+        subprocess.run([job.uvcc, 'party', '--config', 'share.json', '--share', 'shares'], cwd=job.directory, check=True,
+                       stdout=subprocess.DEVNULL)
     for p in range(3):
         job.start(p)
         measured(job.parties[p])
@@ -103,7 +111,7 @@ def infers(uvcc, directory, model, weights):
     data[0] = data.get(0, {}) | {'ids': IDS}
     job = Job(uvcc, directory, run_of('infer', model, weights), 'unix', data)
     try:
-        start(job)
+        start(job, model)
         assert job.finish() == [0, 0, 0]
         return [process.peak for process in job.parties]
     finally:
@@ -120,7 +128,7 @@ def serves(uvcc, directory, model, weights):
         json.dump({'job': 'a service', 'identity': 'alice.key', 'run': run, 'model': model, 'parties':
                    [{'address': f'unix:clients-{p}.sock', 'key': s.config[p]['parties'][p]['key']} for p in range(3)]}, f)
     try:
-        start(s)
+        start(s, model)
         client = subprocess.Popen([uvcc, 'client', '--config', 'client.json', '--ids', IDS, '--output', 'answer.json', '--patience',
                                    str(int(WAIT_S))], cwd=directory, stderr=subprocess.DEVNULL)
         s.clients.append(client)
@@ -143,18 +151,18 @@ def one_process(uvcc, directory, model, weights):
     return [(usage.ru_maxrss << 10) / 3]
 
 
-CASES = {'infers': ('infer', infers), 'serves': ('serve', serves), 'one_process': ('infer', one_process)}
-SECRET = ['secret']
+CASES = {'infers': ('infer', infers, ['secret', 'shared']), 'serves': ('serve', serves, ['secret', 'shared']),
+         'one_process': ('infer', one_process, ['secret'])}
 
 
 def holds(uvcc, directory, name, model, weights):
-    kind, runs = CASES[name]
+    kind, runs, secret = CASES[name]
     peaks = {}
-    for how in ['public'] + SECRET:
+    for how in ['public'] + secret:
         os.mkdir(f'{directory}/{name}-{how}')
         peaks[how] = runs(uvcc, f'{directory}/{name}-{how}', model, how)
     good, shares, known = True, 16 * weights, 8 * weights
-    for how in SECRET:
+    for how in secret:
         bound = bound_of(uvcc, directory, run_of(kind, model, how))
         for p, (peak, public) in enumerate(zip(peaks[how], peaks['public'])):
             beside = public - known

@@ -7,17 +7,22 @@
 
 #include "../infer/infer.h"
 #include "../serving.h"
+#include "shares.h"
 #include "work.h"
 
 /* Ids of inputs: weight i is PASS_IN_WEIGHT + i. */
 enum { PASS_IN_WEIGHT = 100 };
+
+/* Who knows the weights: their owner, who gives them in the job's first steps; everybody; their
+ * owner, who has shared them in files. */
+enum { PASS_SECRET, PASS_PUBLIC, PASS_SHARED };
 
 /* The members of "run"; of takes, input_owner and to not all kinds have all. */
 typedef struct pass_run {
     uint32_t sequences, tokens, gives, mode, takes;
     bool padding, fold;
     uint32_t frac_bits, value_bits, weight_bits, inner_bits;
-    uint32_t public_weights, weights_owner, input_owner;
+    uint32_t weights, weights_owner, input_owner;
     const char *to;
 } pass_run;
 
@@ -37,7 +42,7 @@ extern const char *const pass_gives[], *const pass_modes[], *const pass_knows[];
         PASS_FLAG("value-bits", NULL, FLAG_COUNT, value_bits, 1, 12, NULL),                        \
         PASS_FLAG("weight-bits", NULL, FLAG_COUNT, weight_bits, 1, 16, NULL),                      \
         PASS_FLAG("inner-bits", NULL, FLAG_COUNT, inner_bits, 1, 12, NULL),                        \
-        PASS_FLAG("weights", "secret|public", FLAG_CHOICE, public_weights, 0, 0, pass_knows),      \
+        PASS_FLAG("weights", "secret|public|shared", FLAG_CHOICE, weights, 0, 0, pass_knows),      \
         PASS_FLAG("weights-owner", NULL, FLAG_COUNT, weights_owner, 0, UVCC_PARTIES - 1, NULL)
 
 typedef struct pass {
@@ -46,10 +51,13 @@ typedef struct pass {
     pass_run run;
     uint32_t steps; /* that give the weights, where they are secret */
     infer_options o;
-    infer f;         /* of it: the checkpoint, the input and the answer, where they are here */
-    char *model;     /* the checkpoint's path; NULL: not given */
-    int64_t *weight; /* room for the largest, which is read as real numbers */
-    uint32_t set_run, set; /* in that run so many public weights are set */
+    infer f;            /* of it: the checkpoint, the input and the answer, where they are here */
+    char *model;        /* the checkpoint's path; NULL: not given */
+    int64_t *weight;    /* room for the largest, which is read as real numbers */
+    char *shares_path;  /* of this party's shares of the weights; NULL: not given */
+    shares_file shares; /* of it, once it is open */
+    uint32_t *order;    /* of weights that are set: the largest first */
+    uint32_t set_run, set; /* in that run so many weights are set */
 } pass;
 
 /* All return an exit status after reporting, unless they say otherwise. */
@@ -61,6 +69,10 @@ int pass_read_run(pass *v, const char *file, const char *where, const json_t *ru
 int pass_read_served(pass *v, const char *file, const char *where, const json_t *run);
 /* The program's description: the same for all. */
 int pass_describe(pass *v);
+bool pass_is_public(const pass *v);
+/* What data names of the weights: "model" and "shares", NULL if it does not. Each party has what is
+ * its own. */
+int pass_read_weights(pass *v, const work_config *c, const char *model, const char *shares);
 /* The checkpoint at v->model, which must be the described one. Its bits are looked at once. */
 int pass_read_model(pass *v);
 /* The input that v->o names, of the described shape; other ends name it in their own words. */
@@ -80,8 +92,12 @@ int pass_add_weights(const pass *v, uvcc_program *p, uint32_t *tensors, char *wh
 uint32_t pass_weight_entry(const uvcc_program *p, uint32_t step);
 /* Of its owner, by the id of its input; NULL after reporting. */
 const int64_t *pass_weight(pass *v, uint32_t id);
-/* Public ones, which everybody sets alike: as first_values() of work.h. */
-int pass_set_public(pass *v, const work_worker *w, uvcc_session *s);
+/* Those that are no input: public ones, which everybody sets alike, and shares from a file. As
+ * first_values() of work.h. */
+int pass_set_weights(pass *v, const work_worker *w, uvcc_session *s);
+/* As share() and agree() of work.h. */
+int pass_share(pass *v, const work_config *c, const char *dir);
+uint64_t pass_agree(const pass *v, const char **name);
 
 /* ---- requests of clients ---- */
 

@@ -17,7 +17,7 @@
 enum { MESSAGE_BYTES = 512 };
 
 typedef struct infer_data {
-    const char *model, *input, *text, *ids;
+    const char *model, *shares, *input, *text, *ids;
 } infer_data;
 
 typedef struct infer_work {
@@ -33,6 +33,7 @@ static const flag run_members[] = {
 };
 static const flag data_members[] = {
     {"model", "a directory", FLAG_TEXT, offsetof(infer_data, model), 0, 0, NULL, NULL},
+    {"shares", "a file", FLAG_TEXT, offsetof(infer_data, shares), 0, 0, NULL, NULL},
     {"input", "a file", FLAG_TEXT, offsetof(infer_data, input), 0, 0, NULL, NULL},
     {"text", "a text", FLAG_TEXT, offsetof(infer_data, text), 0, 0, NULL, NULL},
     {"ids", "tokens", FLAG_TEXT, offsetof(infer_data, ids), 0, 0, NULL, NULL},
@@ -50,10 +51,6 @@ static int no_memory(void) {
     return report_error(EXIT_FAILED, "out of memory");
 }
 
-static bool has_weights(const infer_work *v) {
-    return pass_has_weights(&v->v, v->c.party);
-}
-
 static bool has_input(const infer_work *v) {
     return v->c.party == v->v.run.input_owner;
 }
@@ -69,8 +66,8 @@ static int read_run(infer_work *v) {
     const int status = pass_read_run(&v->v, v->c.file, "job.run", v->c.run, &run_set);
     if (status != EXIT_DONE)
         return status;
-    v->v.run.takes = v->v.run.public_weights ? TAKES_HIDDEN : TAKES_TOKENS;
-    if (!v->v.run.public_weights && v->v.run.weights_owner == v->v.run.input_owner)
+    v->v.run.takes = pass_is_public(&v->v) ? TAKES_HIDDEN : TAKES_TOKENS;
+    if (!pass_is_public(&v->v) && v->v.run.weights_owner == v->v.run.input_owner)
         return bad(v, "job.run.weights_owner: owns the input too; it can run the model alone");
     return work_alone(&v->c, "infers");
 }
@@ -99,24 +96,18 @@ static int read_data(infer_work *v) {
     infer_data d = {0};
     if (flags_take_json(&data_set, NULL, NULL, &d, v->c.data, "data", &m) != 0)
         return bad(v, text);
-    if ((d.model != NULL) != has_weights(v))
-        return bad(v, d.model != NULL ? "data.model: the weights are another party's "
-                                        "(job.run.weights_owner); take it away"
-                                      : "data.model is missing; name the checkpoint's directory");
     const int given = (d.input != NULL) + (d.text != NULL) + (d.ids != NULL);
     if (given != (int)has_input(v))
         return bad(v, !has_input(v) ? "data: the input is another party's (job.run.input_owner); "
                                       "take it away"
                                     : "data: give one of input, text and ids");
-    int status = path_of(v, d.model, &v->v.model);
+    int status = pass_read_weights(&v->v, &v->c, d.model, d.shares);
     if (status == EXIT_DONE)
         status = path_of(v, d.input, &v->input);
     v->v.o.model = v->v.model;
     v->v.o.input = v->input;
     v->v.o.text = d.text;
     v->v.o.ids = d.ids;
-    if (status == EXIT_DONE && has_weights(v))
-        status = pass_read_model(&v->v);
     if (status == EXIT_DONE && has_input(v))
         status = read_input(v);
     return status;
@@ -210,7 +201,17 @@ static uint32_t entry_of(const void *work, const work_worker *w, uint32_t step, 
 /* Secret weights come by the first steps. */
 static int first_values(void *work, const work_worker *w, uvcc_session *s) {
     infer_work *v = work;
-    return pass_set_public(&v->v, w, s);
+    return pass_set_weights(&v->v, w, s);
+}
+
+static uint64_t agree(const void *work, const char **name) {
+    const infer_work *v = work;
+    return pass_agree(&v->v, name);
+}
+
+static int share(void *work, const char *dir) {
+    infer_work *v = work;
+    return pass_share(&v->v, &v->c, dir);
 }
 
 static const int64_t *give_input(void *work, const work_worker *w, uint32_t step, uint32_t id) {
@@ -288,4 +289,6 @@ const work_kind work_infer = {.name = "infer",
                               .own_text = true,
                               .finished = finished,
                               .part = part,
-                              .merge = merge};
+                              .merge = merge,
+                              .agree = agree,
+                              .share = share};
