@@ -4,7 +4,7 @@
 a weight in each party.
 
 What a pass takes beside its weights is known of the same model with public weights, which take 8 bytes a weight. Secret ones may
-take 1.3 of their shares more than that; and each peak is within 1.3 of the shares and the session's bound (`uvcc plan`) together.
+take 1.3 of their shares more than that, of those that come layer by layer of a layer's and of what belongs to none; and each peak is within 1.3 of the shares and the session's bound (`uvcc plan`) together.
 
 memory.py --uvcc TOOL [CASE...]
 """
@@ -60,6 +60,11 @@ def write_model(directory):
     return at // 4
 
 
+def in_layers():
+    """Weights of the layers."""
+    return sum(shape[0] * (shape[1] if len(shape) == 2 else 1) for name, shape in shapes_of() if name.startswith('h.'))
+
+
 def measured(process):
     """Notes at its end what a process had resident at most, in bytes."""
     popen = process.process
@@ -89,14 +94,14 @@ def run_of(kind, model, weights):
 
 
 def data_of(model, weights):
-    if weights == 'shared':
+    if weights in ('shared', 'streamed'):
         return {p: {'shares': f'shares/party-{p}.shares'} for p in range(3)}
     return {p: {'model': model} for p in (range(3) if weights == 'public' else [1])}
 
 
 def start(job, model):
     """With files of shares, if they are to be, made by the weights' owner."""
-    if job.config[1]['job']['run']['weights'] == 'shared':
+    if job.config[1]['job']['run']['weights'] in ('shared', 'streamed'):
         with open(f'{job.directory}/share.json', 'w', encoding='utf-8') as f:
             json.dump(job.config[1] | {'data': {'model': model}}, f)
         subprocess.run([job.uvcc, 'party', '--config', 'share.json', '--share', 'shares'], cwd=job.directory, check=True,
@@ -151,7 +156,7 @@ def one_process(uvcc, directory, model, weights):
     return [(usage.ru_maxrss << 10) / 3]
 
 
-CASES = {'infers': ('infer', infers, ['secret', 'shared']), 'serves': ('serve', serves, ['secret', 'shared']),
+CASES = {'infers': ('infer', infers, ['secret', 'shared', 'streamed']), 'serves': ('serve', serves, ['secret', 'shared']),
          'one_process': ('infer', one_process, ['secret'])}
 
 
@@ -161,8 +166,9 @@ def holds(uvcc, directory, name, model, weights):
     for how in ['public'] + secret:
         os.mkdir(f'{directory}/{name}-{how}')
         peaks[how] = runs(uvcc, f'{directory}/{name}-{how}', model, how)
-    good, shares, known = True, 16 * weights, 8 * weights
+    good, known = True, 8 * weights
     for how in secret:
+        shares = 16 * (in_layers() // LAYERS + weights - in_layers() if how == 'streamed' else weights)
         bound = bound_of(uvcc, directory, run_of(kind, model, how))
         for p, (peak, public) in enumerate(zip(peaks[how], peaks['public'])):
             beside = public - known

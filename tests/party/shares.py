@@ -32,8 +32,8 @@ def read_json(path):
 class Shared(Service):
     """The three parties, whose weights are shared: made() makes the files, and data names them."""
 
-    def __init__(self, a, directory, kind='infer', **run):
-        self.model, self.clients = f'{a.models}/gpt2', []
+    def __init__(self, a, directory, kind='infer', model='gpt2', **run):
+        self.model, self.clients = f'{a.models}/{model}', []
         run = {'kind': kind, 'model': read_json(f'{self.model}/config.json'), 'tokens': TOKENS, 'gives': 'last', 'weights': 'shared',
                **NUMBERS, **run}
         data = {p: {'shares': f'shares/party-{p}.shares'} for p in range(3)}
@@ -69,7 +69,7 @@ class Shared(Service):
 
     def wanted(self):
         numbers = [word for key, value in NUMBERS.items() for word in (f'--{key.replace("_", "-")}', str(value))]
-        subprocess.run([self.uvcc, 'infer', '--model', self.model, '--ids', IDS, '--gives', 'last', *numbers, '--output', 'want.json'],
+        subprocess.run([self.uvcc, 'infer', '--model', self.model, '--ids', IDS, '--gives', self.run_of['gives'], *numbers, '--output', 'want.json'],
                        cwd=self.directory, check=True, stdout=subprocess.DEVNULL)
         return read_json(f'{self.directory}/want.json')
 
@@ -130,6 +130,32 @@ def infers(a, directory):
         print(f'{words} weights: files of {sizes} bytes')
     finally:
         s.end()
+
+
+def streams(a, directory):
+    """A layer's weights at a time, of every architecture: layers that are alike and layers of two windows, padding, all that stands
+    before and behind them. A party is killed between two layers."""
+    for model, gives, more in (('gpt2', 'logits', {}), ('gpt_neo', 'last', {}), ('llama', 'last', {}), ('bert', 'pooled', {}),
+                               ('bert_labels', 'labels', {'padding': True})):
+        place = f'{directory}/{model}'
+        os.mkdir(place)
+        s = Shared(a, place, model=model, gives=gives, weights='streamed', **more)
+        try:
+            s.made()
+            if model == 'gpt2':
+                for p in range(3):
+                    s.start(p, *(['--die-after-step', '2'] if p == 2 else []))
+                s.wait(lambda s=s: not s.alive(2), 'a party dies')
+                s.start(2)
+                codes = s.finish()
+            else:
+                codes = s.run()
+            if codes != [0, 0, 0]:
+                s.show()
+            assert codes == [0, 0, 0], (model, codes)
+            assert read_json(f'{place}/answer.json') == s.wanted(), model
+        finally:
+            s.end()
 
 
 def serves(a, directory):
@@ -248,7 +274,7 @@ def words(a, directory):
         assert done.returncode == 2 and says in done.stderr, done.stderr
 
 
-CASES = {'infers': infers, 'serves': serves, 'other_sharings': other_sharings, 'refusals': refusals, 'words': words}
+CASES = {'infers': infers, 'streams': streams, 'serves': serves, 'other_sharings': other_sharings, 'refusals': refusals, 'words': words}
 
 
 def main():

@@ -12,11 +12,12 @@
 #include "../report.h"
 #include "work_util.h"
 
+#define ALL_LAYERS (UVCC_MODEL_NO_LAYER - 1) /* and what belongs to none */
 enum { MESSAGE_BYTES = 512, WEIGHTS_OF_A_STEP = 128, SHARE_PATH_BYTES = 4096 };
 
 const char *const pass_gives[] = {"hidden", "logits", "last", "pooled", "labels", NULL};
 const char *const pass_modes[] = {"fast", "exact", "exact-dcf", NULL};
-const char *const pass_knows[] = {"secret", "public", "shared", NULL};
+const char *const pass_knows[] = {"secret", "public", "shared", "streamed", NULL};
 
 static int no_memory(void) {
     return report_error(EXIT_FAILED, "out of memory");
@@ -24,6 +25,10 @@ static int no_memory(void) {
 
 bool pass_is_public(const pass *v) {
     return v->run.weights == PASS_PUBLIC;
+}
+
+bool pass_is_shared(const pass *v) {
+    return v->run.weights == PASS_SHARED || v->run.weights == PASS_STREAMED;
 }
 
 /* ---- what is told ---- */
@@ -256,7 +261,8 @@ void pass_free(pass *v) {
     infer_forget(&v->f);
     shares_close(&v->shares);
     free(v->shares_path);
-    free(v->order);
+    free(v->place);
+    free(v->tensor);
     free(v->model);
     free(v->weight);
 }
@@ -321,23 +327,15 @@ static int set_public(pass *v, uvcc_session *s, uint32_t tensor, uint32_t i) {
     return values != NULL ? uvcc_session_set_public(s, tensor, values) : UVCC_ERR_IO;
 }
 
-/* The place of a weight's first value among all. */
-static uint64_t first_value(const uvcc_model_config *c, uint32_t i) {
-    uvcc_model_weight w;
-    uint64_t at = 0;
-    for (uint32_t k = 0; k < i && uvcc_model_weight_at(c, k, &w) == 0; k++)
-        at += (uint64_t)w.rows * w.cols;
-    return at;
-}
-
-static int set_shares(pass *v, uvcc_session *s, uint32_t tensor, uint32_t i, uint64_t n) {
+static int set_shares(pass *v, uvcc_session *s, uint32_t tensor, const pass_place *at) {
     char text[MESSAGE_BYTES] = "";
     const flag_message m = {text, sizeof text};
+    const uint64_t n = at->elements;
     uint64_t *lo = malloc(16 * n);
     if (lo == NULL)
         return UVCC_ERR_NOMEM;
     int rc = UVCC_ERR_IO;
-    if (shares_read(&v->shares, first_value(&v->f.p.config, i), n, lo, lo + n, &m) != 0)
+    if (shares_read(&v->shares, at->first, n, lo, lo + n, &m) != 0)
         (void)report_error(EXIT_BAD_INPUT, "data.shares: %s", text);
     else
         rc = uvcc_session_set_shares(s, tensor, lo, lo + n);
@@ -346,62 +344,75 @@ static int set_shares(pass *v, uvcc_session *s, uint32_t tensor, uint32_t i, uin
     return rc;
 }
 
-static int set_one(pass *v, const work_worker *w, uvcc_session *s, uint32_t i,
-                   const uvcc_model_weight *of) {
-    const int tensor = uvcc_program_find(w->program, of->name);
-    const int rc = tensor < 0 ? tensor
-                   : pass_is_public(v)
-                       ? set_public(v, s, (uint32_t)tensor, i)
-                       : set_shares(v, s, (uint32_t)tensor, i, (uint64_t)of->rows * of->cols);
+static int set_one(pass *v, const work_worker *w, uvcc_session *s, const pass_place *at) {
+    uvcc_model_weight of;
+    (void)uvcc_model_weight_at(&v->f.p.config, at->weight, &of);
+    const int tensor =
+        v->tensor != NULL ? (int)v->tensor[at->weight] : uvcc_program_find(w->program, of.name);
+    const int rc = tensor < 0          ? tensor
+                   : pass_is_public(v) ? set_public(v, s, (uint32_t)tensor, at->weight)
+                                       : set_shares(v, s, (uint32_t)tensor, at);
     if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_NOMEM)
         return WORK_LATER;
     v->set += rc == 0;
     return rc == 0             ? EXIT_DONE
            : rc == UVCC_ERR_IO ? EXIT_BAD_INPUT /* it was said */
-                               : report_error(EXIT_FAILED, "%s: %s", of->name, uvcc_error_text(rc));
-}
-
-static uint64_t elements_of(const pass *v, uint32_t i) {
-    uvcc_model_weight w;
-    return uvcc_model_weight_at(&v->f.p.config, i, &w) == 0 ? (uint64_t)w.rows * w.cols : 0;
+                               : report_error(EXIT_FAILED, "%s: %s", of.name, uvcc_error_text(rc));
 }
 
 /* The largest first: while it is in several places little else is there. */
-static int order_weights(pass *v) {
-    const uint32_t count = uvcc_model_weight_count(&v->f.p.config);
-    v->order = calloc(count, sizeof *v->order);
-    if (v->order == NULL)
+static int place_weights(pass *v) {
+    const uvcc_model_config *c = &v->f.p.config;
+    uint64_t first = 0;
+    uvcc_model_weight w;
+    v->place = calloc(uvcc_model_weight_count(c), sizeof *v->place);
+    if (v->place == NULL)
         return no_memory();
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; uvcc_model_weight_at(c, i, &w) == 0; i++) {
+        const pass_place one = {i, w.layer, first, (uint64_t)w.rows * w.cols};
         uint32_t at = i;
-        for (; at > 0 && elements_of(v, v->order[at - 1]) < elements_of(v, i); at--)
-            v->order[at] = v->order[at - 1];
-        v->order[at] = i;
+        for (; at > 0 && v->place[at - 1].elements < one.elements; at--)
+            v->place[at] = v->place[at - 1];
+        v->place[at] = one;
+        first += one.elements;
     }
     return EXIT_DONE;
 }
 
 /* Some in a call, so that not all are with the session in two places. */
-int pass_set_weights(pass *v, const work_worker *w, uvcc_session *s) {
+static int set_some(pass *v, const work_worker *w, uvcc_session *s, uint32_t layer) {
     const uint32_t count = uvcc_model_weight_count(&v->f.p.config);
-    uvcc_model_weight of;
     uint64_t elements = 0;
-    if (v->run.weights == PASS_SECRET)
-        return EXIT_DONE;
-    if (v->order == NULL && order_weights(v) != EXIT_DONE)
+    if (v->place == NULL && place_weights(v) != EXIT_DONE)
         return EXIT_FAILED;
-    if (v->set_run != w->run + 1)
+    if (v->set_run != w->run + 1 || v->set_layer != layer)
         v->set = 0;
     v->set_run = w->run + 1; /* 0: of none yet */
-    while (v->set < count && uvcc_model_weight_at(&v->f.p.config, v->order[v->set], &of) == 0) {
-        elements += (uint64_t)of.rows * of.cols;
-        if (elements > step_room(&v->f.p.config) && elements != (uint64_t)of.rows * of.cols)
+    v->set_layer = layer;
+    while (v->set < count) {
+        const pass_place *at = &v->place[v->set];
+        if (layer != ALL_LAYERS && at->layer != layer) {
+            v->set++;
+            continue;
+        }
+        elements += at->elements;
+        if (elements > step_room(&v->f.p.config) && elements != at->elements)
             return WORK_LATER;
-        const int status = set_one(v, w, s, v->order[v->set], &of);
+        const int status = set_one(v, w, s, at);
         if (status != EXIT_DONE)
             return status;
     }
     return EXIT_DONE;
+}
+
+int pass_set_weights(pass *v, const work_worker *w, uvcc_session *s) {
+    if (v->run.weights == PASS_SECRET)
+        return EXIT_DONE;
+    return set_some(v, w, s, v->run.weights == PASS_STREAMED ? UVCC_MODEL_NO_LAYER : ALL_LAYERS);
+}
+
+int pass_set_layer(pass *v, const work_worker *w, uvcc_session *s, uint32_t layer) {
+    return set_some(v, w, s, layer);
 }
 
 /* ---- shares of weights ---- */
@@ -459,7 +470,7 @@ static int bad(const pass *v, const char *why) {
 }
 
 int pass_read_weights(pass *v, const work_config *c, const char *model, const char *shares) {
-    const bool shared = v->run.weights == PASS_SHARED;
+    const bool shared = pass_is_shared(v);
     const bool owner = c->party == v->run.weights_owner, runs = c->identity != NULL && !c->share;
     const bool needs = pass_has_weights(v, c->party) || (shared && owner && c->share);
     if (model != NULL && !needs && !(shared && owner))
@@ -470,7 +481,8 @@ int pass_read_weights(pass *v, const work_config *c, const char *model, const ch
         return bad(v, "data.model is missing; name the checkpoint's directory");
     if (shares != NULL && !shared)
         return bad(v,
-                   "data.shares does nothing unless job.run.weights is \"shared\"; take it away");
+                   "data.shares does nothing unless job.run.weights is \"shared\" or \"streamed\"; "
+                   "take it away");
     if (shares == NULL && shared && runs)
         return bad(v, "data.shares is missing; name this party's file of those that the weights' "
                       "owner makes with `uvcc party --share`");
@@ -503,11 +515,12 @@ static int share_into(pass *v, const work_config *c, atomic_file *const a[UVCC_P
                             "%s: the weights cannot be shared: a public key among "
                             "parties[].key is none, or memory is short",
                             v->file);
-    const uint32_t count = uvcc_model_weight_count(&v->f.p.config);
-    for (uint32_t i = 0; i < count && status == EXIT_DONE; i++) {
+    uvcc_model_weight of_one;
+    for (uint32_t i = 0;
+         status == EXIT_DONE && uvcc_model_weight_at(&v->f.p.config, i, &of_one) == 0; i++) {
         const int64_t *values = pass_weight(v, PASS_IN_WEIGHT + i);
         if (values != NULL)
-            shares_put(w, values, elements_of(v, i));
+            shares_put(w, values, (uint64_t)of_one.rows * of_one.cols);
         if (values == NULL)
             status = EXIT_BAD_INPUT;
         else if (interrupted())
@@ -521,9 +534,9 @@ int pass_share(pass *v, const work_config *c, const char *dir) {
     char path[UVCC_PARTIES][SHARE_PATH_BYTES];
     atomic_file *a[UVCC_PARTIES] = {NULL};
     int status = EXIT_DONE;
-    if (v->run.weights != PASS_SHARED || c->party != v->run.weights_owner)
+    if (!pass_is_shared(v) || c->party != v->run.weights_owner)
         return bad(v, "--share: is for the party job.run.weights_owner of a job whose "
-                      "job.run.weights is \"shared\"");
+                      "job.run.weights is \"shared\" or \"streamed\"");
     for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
         if (snprintf(path[p], sizeof path[p], "%s/party-%u.shares", dir, p) >= SHARE_PATH_BYTES)
             return report_error(EXIT_BAD_INPUT, "--share %s: the path is too long", dir);

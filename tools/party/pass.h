@@ -14,8 +14,9 @@
 enum { PASS_IN_WEIGHT = 100 };
 
 /* Who knows the weights: their owner, who gives them in the job's first steps; everybody; their
- * owner, who has shared them in files. */
-enum { PASS_SECRET, PASS_PUBLIC, PASS_SHARED };
+ * owner, who has shared them in files, of which all are set at first, or those of a layer before
+ * its step. */
+enum { PASS_SECRET, PASS_PUBLIC, PASS_SHARED, PASS_STREAMED };
 
 /* The members of "run"; of takes, input_owner and to not all kinds have all. */
 typedef struct pass_run {
@@ -42,7 +43,8 @@ extern const char *const pass_gives[], *const pass_modes[], *const pass_knows[];
         PASS_FLAG("value-bits", NULL, FLAG_COUNT, value_bits, 1, 12, NULL),                        \
         PASS_FLAG("weight-bits", NULL, FLAG_COUNT, weight_bits, 1, 16, NULL),                      \
         PASS_FLAG("inner-bits", NULL, FLAG_COUNT, inner_bits, 1, 12, NULL),                        \
-        PASS_FLAG("weights", "secret|public|shared", FLAG_CHOICE, weights, 0, 0, pass_knows),      \
+        PASS_FLAG("weights", "secret|public|shared|streamed", FLAG_CHOICE, weights, 0, 0,          \
+                  pass_knows),                                                                     \
         PASS_FLAG("weights-owner", NULL, FLAG_COUNT, weights_owner, 0, UVCC_PARTIES - 1, NULL)
 
 typedef struct pass {
@@ -56,9 +58,17 @@ typedef struct pass {
     int64_t *weight;    /* room for the largest, which is read as real numbers */
     char *shares_path;  /* of this party's shares of the weights; NULL: not given */
     shares_file shares; /* of it, once it is open */
-    uint32_t *order;    /* of weights that are set: the largest first */
-    uint32_t set_run, set; /* in that run so many weights are set */
+    struct pass_place *place; /* of weights that are set: the largest first */
+    uint32_t set_run, set;    /* in that run so many are set */
+    uint32_t set_layer;       /* of those of this layer, or of none, or of all */
+    uint32_t *tensor;         /* of each weight, in a program that streams them; NULL: it has all */
 } pass;
+
+/* Where a weight's values stand among all. */
+typedef struct pass_place {
+    uint32_t weight, layer;
+    uint64_t first, elements;
+} pass_place;
 
 /* All return an exit status after reporting, unless they say otherwise. */
 
@@ -70,6 +80,7 @@ int pass_read_served(pass *v, const char *file, const char *where, const json_t 
 /* The program's description: the same for all. */
 int pass_describe(pass *v);
 bool pass_is_public(const pass *v);
+bool pass_is_shared(const pass *v); /* in files */
 /* What data names of the weights: "model" and "shares", NULL if it does not. Each party has what is
  * its own. */
 int pass_read_weights(pass *v, const work_config *c, const char *model, const char *shares);
@@ -95,6 +106,8 @@ const int64_t *pass_weight(pass *v, uint32_t id);
 /* Those that are no input: public ones, which everybody sets alike, and shares from a file. As
  * first_values() of work.h. */
 int pass_set_weights(pass *v, const work_worker *w, uvcc_session *s);
+/* Of streamed weights those of a layer, before its step: as prepare() of work.h. */
+int pass_set_layer(pass *v, const work_worker *w, uvcc_session *s, uint32_t layer);
 /* As share() and agree() of work.h. */
 int pass_share(pass *v, const work_config *c, const char *dir);
 uint64_t pass_agree(const pass *v, const char **name);

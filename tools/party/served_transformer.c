@@ -60,6 +60,9 @@ static int transformer_open(void **of, const work_config *c, serving_form *form)
         return report_error(EXIT_FAILED, "out of memory");
     v->c = *c;
     int status = pass_read_served(&v->v, c->file, "job.run", c->run);
+    if (status == EXIT_DONE && v->v.run.weights == PASS_STREAMED)
+        status = bad(v, "job.run.weights: \"streamed\" is of jobs that infer; a service keeps its "
+                        "weights: give \"shared\"");
     if (status == EXIT_DONE)
         status = work_alone(c, "serves");
     if (status == EXIT_DONE) {

@@ -154,9 +154,25 @@ static int infer_open(void **work, const work_config *c) {
 
 /* ---- what is computed ---- */
 
-/* An entry for each step that gives weights, and the pass. */
+static bool streams(const infer_work *v) {
+    return v->v.run.weights == PASS_STREAMED;
+}
+
+/* Entries for the steps that give weights, and the pass; or the pass a layer at a time, whose
+ * weights' tensors are remembered. */
+static int add_entries(infer_work *v, uvcc_program *p, uint32_t *tensors, char *why, size_t cap) {
+    const uvcc_model_config *c = &v->v.f.p.config;
+    const uvcc_allocator al = uvcc_host_allocator();
+    const uint8_t owner = (uint8_t)v->v.run.input_owner, to = v->v.o.receiver;
+    if (streams(v))
+        return uvcc_model_forward_streamed(c, p, owner, to, tensors, &al, why, cap);
+    const int rc = pass_add_weights(&v->v, p, tensors, why, cap);
+    return rc != 0 ? rc
+                   : uvcc_model_forward(c, p, tensors, owner, to, UVCC_TRANSIENT, &al, why, cap);
+}
+
 static int make_program(void *work, const work_worker *w, uvcc_program **out) {
-    const infer_work *v = work;
+    infer_work *v = work;
     const uvcc_model_config *c = &v->v.f.p.config;
     const uvcc_allocator al = uvcc_host_allocator();
     char why[MESSAGE_BYTES] = "";
@@ -165,13 +181,15 @@ static int make_program(void *work, const work_worker *w, uvcc_program **out) {
     (void)w;
     int rc = tensors == NULL ? UVCC_ERR_NOMEM : uvcc_program_new(&p, &al);
     if (rc == 0)
-        rc = pass_add_weights(&v->v, p, tensors, why, sizeof why);
-    if (rc == 0)
-        rc = uvcc_model_forward(c, p, tensors, (uint8_t)v->v.run.input_owner, v->v.o.receiver,
-                                UVCC_TRANSIENT, &al, why, sizeof why);
+        rc = add_entries(v, p, tensors, why, sizeof why);
     if (rc >= 0)
         rc = uvcc_program_finish(p, why, sizeof why);
-    free(tensors);
+    free(v->v.tensor);
+    v->v.tensor = NULL;
+    if (streams(v))
+        v->v.tensor = tensors;
+    else
+        free(tensors);
     if (rc >= 0) {
         *out = p;
         return EXIT_DONE;
@@ -185,17 +203,44 @@ static uint32_t weight_steps(const infer_work *v) {
     return pass_weight_steps(&v->v);
 }
 
+/* Of a pass by layers: with what stands before and behind them. */
 static uint32_t count_steps(const void *work) {
-    return weight_steps(work) + 1;
+    const infer_work *v = work;
+    return streams(v) ? v->v.f.p.config.layers + 2 : weight_steps(v) + 1;
+}
+
+/* The layer of a step; UVCC_MODEL_NO_LAYER: it has none. */
+static uint32_t layer_of(const infer_work *v, uint32_t step) {
+    return streams(v) && step >= 1 && step <= v->v.f.p.config.layers ? step - 1
+                                                                     : UVCC_MODEL_NO_LAYER;
+}
+
+/* What is set before a step is not there while the one before it runs. */
+static const char *streamed_entry(const infer_work *v, uint32_t step) {
+    const uint32_t layer = layer_of(v, step);
+    return layer != UVCC_MODEL_NO_LAYER ? uvcc_model_streamed_entry(&v->v.f.p.config, layer)
+           : step == 0                  ? "embed"
+                                        : "head";
 }
 
 static uint32_t entry_of(const void *work, const work_worker *w, uint32_t step, const char **name,
                          bool *ahead) {
     const bool gives_weights = step < weight_steps(work);
+    if (streams(work)) {
+        *name = streamed_entry(work, step);
+        *ahead = false;
+        return (uint32_t)uvcc_program_find_entry(w->program, *name);
+    }
     *name = gives_weights ? "weights" : "forward";
     *ahead = true;
     return gives_weights ? pass_weight_entry(w->program, step)
                          : (uint32_t)uvcc_program_find_entry(w->program, "forward");
+}
+
+static int prepare(void *work, const work_worker *w, uvcc_session *s, uint32_t step) {
+    infer_work *v = work;
+    const uint32_t layer = layer_of(v, step);
+    return layer != UVCC_MODEL_NO_LAYER ? pass_set_layer(&v->v, w, s, layer) : EXIT_DONE;
 }
 
 /* Secret weights come by the first steps. */
@@ -230,7 +275,7 @@ static int finished(void *work, const work_worker *w, uvcc_session *s, uint32_t 
     infer_work *v = work;
     (void)w;
     text[0] = '\0';
-    if (step < weight_steps(v))
+    if (step + 1 < count_steps(v))
         return EXIT_DONE;
     const int64_t *opened = uvcc_session_output(s, step, UVCC_MODEL_OUT_Y);
     if (!learns(v))
@@ -284,6 +329,7 @@ const work_kind work_infer = {.name = "infer",
                               .program = make_program,
                               .steps = count_steps,
                               .entry = entry_of,
+                              .prepare = prepare,
                               .first_values = first_values,
                               .input = give_input,
                               .own_text = true,
