@@ -460,11 +460,6 @@ static int open_shares(pass *v, const work_config *c) {
     return EXIT_DONE;
 }
 
-static int path_of(const work_config *c, const char *name, char **out) {
-    *out = name != NULL ? work_path(c->dir, name) : NULL;
-    return name == NULL || *out != NULL ? EXIT_DONE : no_memory();
-}
-
 static int bad(const pass *v, const char *why) {
     return report_error(EXIT_BAD_INPUT, "%s: %s", v->file, why);
 }
@@ -486,9 +481,9 @@ int pass_read_weights(pass *v, const work_config *c, const char *model, const ch
     if (shares == NULL && shared && runs)
         return bad(v, "data.shares is missing; name this party's file of those that the weights' "
                       "owner makes with `uvcc party --share`");
-    int status = path_of(c, needs ? model : NULL, &v->model);
+    int status = work_take_path(c, needs ? model : NULL, &v->model);
     if (status == EXIT_DONE && runs)
-        status = path_of(c, shares, &v->shares_path);
+        status = work_take_path(c, shares, &v->shares_path);
     if (status == EXIT_DONE && v->model != NULL)
         status = pass_read_model(v);
     if (status == EXIT_DONE && v->shares_path != NULL)

@@ -84,11 +84,6 @@ static int read_input(infer_work *v) {
     return status;
 }
 
-static int path_of(const infer_work *v, const char *name, char **out) {
-    *out = name != NULL ? work_path(v->c.dir, name) : NULL;
-    return name == NULL || *out != NULL ? EXIT_DONE : no_memory();
-}
-
 /* Each party has its own, and no other's. */
 static int read_data(infer_work *v) {
     char text[MESSAGE_BYTES] = "";
@@ -103,7 +98,7 @@ static int read_data(infer_work *v) {
                                     : "data: give one of input, text and ids");
     int status = pass_read_weights(&v->v, &v->c, d.model, d.shares);
     if (status == EXIT_DONE)
-        status = path_of(v, d.input, &v->input);
+        status = work_take_path(&v->c, d.input, &v->input);
     v->v.o.model = v->v.model;
     v->v.o.input = v->input;
     v->v.o.text = d.text;
