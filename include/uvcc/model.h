@@ -268,6 +268,22 @@ UVCC_API int uvcc_model_forward_shared(const uvcc_model_config *c, uvcc_program 
                                        const uint32_t *weights, const uvcc_allocator *al,
                                        char *message, size_t message_cap) UVCC_MUST_USE;
 
+/** The same pass as a step for each layer, for weights of which few fit at a time: of the layers'
+ * weights there are the tensors of one layer, "L0.WQ" and so on, which all layers have in common,
+ * and whose shares the host sets (uvcc_session_set_shares) before the step of each.
+ * tensors[uvcc_model_weight_count] becomes the tensor of each weight. Steps, in this order:
+ * "embed", with the inputs of "forward"; for each layer that entry which
+ * uvcc_model_streamed_entry() names; "head", with the output. Between them hidden states stay in
+ * the PERSIST tensor H, and with padding PADDING stays. In the exact modes what opens is what
+ * "forward" opens, to the bit. UVCC_ERR_CONFIG: public weights. */
+UVCC_API int uvcc_model_forward_streamed(const uvcc_model_config *c, uvcc_program *p, uint8_t owner,
+                                         uint8_t receiver, uint32_t *tensors,
+                                         const uvcc_allocator *al, char *message,
+                                         size_t message_cap) UVCC_MUST_USE;
+/** "layer", or "window" of a layer whose tokens see a window where those of layer 0 do not, or the
+ * other way round. NULL: there is no such layer. */
+UVCC_API const char *uvcc_model_streamed_entry(const uvcc_model_config *c, uint32_t layer);
+
 /** What one run of "forward" takes, as uvcc_program_cost counts it over all three parties: without
  * the headers of messages, about 37 bytes each, and those of transports. */
 typedef struct uvcc_model_costs {

@@ -1363,6 +1363,95 @@ static void test_shared(void **state) {
         same_of_shares(c);
 }
 
+static void run_entry(uvcc_reference *r, const uvcc_program *p, const char *name) {
+    char why[256] = "";
+    const int e = uvcc_program_find_entry(p, name);
+    assert_true(e >= 0);
+    const int err = uvcc_reference_step(r, (uint32_t)e, why, sizeof why);
+    if (err != 0)
+        fail_msg("%s: %s", name, why);
+}
+
+/* The pass a layer at a time, its weights in the tensors of one: what opens is the same. */
+static void same_of_layers(uvcc_model_config c) {
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_model_weight w;
+    uint32_t tensor[64];
+    values v;
+    uvcc_program *p;
+    uvcc_reference *r;
+    char why[256] = "";
+    draw_values(&v, &c);
+    make_twin(&v);
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    assert_int_equal(
+        uvcc_model_forward_streamed(&c, p, 1, UVCC_TO_ALL, tensor, &al, why, sizeof why), 0);
+    assert_int_equal(uvcc_program_finish(p, why, sizeof why), 0);
+    assert_int_equal(uvcc_program_find(p, "L1.WQ"), UVCC_ERR_NOT_FOUND);
+    assert_int_equal(uvcc_reference_new(&r, p, &al), 0);
+    set_tensor_of(r, p, "X", v.x);
+    if (c.padding)
+        set_tensor_of(r, p, "PADDING", v.pad);
+    for (uint32_t step = 0; step < c.layers + 2; step++) {
+        const int64_t *at = v.weights;
+        for (uint32_t i = 0; uvcc_model_weight_at(&c, i, &w) == 0; i++) {
+            const bool now = w.layer == UVCC_MODEL_NO_LAYER ? step == 0 : w.layer + 1 == step;
+            if (now)
+                assert_int_equal(uvcc_reference_set(r, tensor[i], at), 0);
+            at += (size_t)w.rows * w.cols;
+        }
+        run_entry(r, p,
+                  step == 0              ? "embed"
+                  : step == c.layers + 1 ? "head"
+                                         : uvcc_model_streamed_entry(&c, step - 1));
+    }
+    const int head = uvcc_program_find_entry(p, "head");
+    const uvcc_io_desc *io = uvcc_program_output_at(p, (uint32_t)head, 0);
+    assert_int_equal(io->id, UVCC_MODEL_OUT_Y);
+    assert_memory_equal(uvcc_reference_get(r, io->tensor), v.y, v.out * sizeof *v.y);
+    assert_null(uvcc_model_streamed_entry(&c, c.layers));
+    uvcc_reference_free(r);
+    uvcc_program_free(p);
+    free_values(&v);
+}
+
+static void test_streamed(void **state) {
+    (void)state;
+    const uvcc_allocator al = uvcc_host_allocator();
+    char why[256] = "";
+    uint32_t tensor[64] = {0};
+    uvcc_program *p;
+    uvcc_model_config c = classifier();
+    same_of_layers(c);
+    c.layers = 1;
+    same_of_layers(c);
+    c = gpt2();
+    same_of_layers(c);
+    c.mode = UVCC_MODEL_FAST;
+    same_of_layers(c);
+    c = gpt2(); /* layers of two kinds, of which either may come first */
+    c.layers = 3;
+    c.mask = UVCC_MODEL_MASK_WINDOW;
+    c.window = 2;
+    c.window_period = 2;
+    for (c.window_layers = 1; c.window_layers <= 2; c.window_layers++) {
+        same_of_layers(c);
+        assert_string_equal(uvcc_model_streamed_entry(&c, 0), "layer");
+        assert_string_equal(uvcc_model_streamed_entry(&c, 1), "window");
+        assert_string_equal(uvcc_model_streamed_entry(&c, 2), "layer");
+    }
+    c = gpt2();
+    c.weights = UVCC_MODEL_PUBLIC_WEIGHTS;
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    assert_int_equal(uvcc_model_forward_streamed(&c, p, 0, 0, tensor, &al, why, sizeof why),
+                     UVCC_ERR_CONFIG);
+    assert_string_equal(why, "weights: public ones are not streamed");
+    c.weights = UVCC_MODEL_SECRET_WEIGHTS;
+    assert_int_equal(uvcc_model_forward_streamed(&c, p, 3, 0, tensor, &al, why, sizeof why),
+                     UVCC_ERR_USAGE);
+    uvcc_program_free(p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bert),           cmocka_unit_test(test_others),
@@ -1379,7 +1468,7 @@ int main(void) {
         cmocka_unit_test(test_means),          cmocka_unit_test(test_logits),
         cmocka_unit_test(test_end_weights),    cmocka_unit_test(test_rotary_table),
         cmocka_unit_test(test_rotary_again),   cmocka_unit_test(test_plain_norms),
-        cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_shared),         cmocka_unit_test(test_streamed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -924,7 +924,7 @@ static void test_bad_keys(void **state) {
     open_world(&w);
     settle(&w);
     for (uint8_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
-        uint8_t m[1024] = {'U', 'V', 'R', 'Q', 1};
+        uint8_t m[1024] = {'U', 'V', 'R', 'Q', 2};
         uvcc_request_shape s = shape_of_keys(bad[k].cols, bad[k].key_cols, bad[k].key_bits);
         const size_t len = UVCCI_REQUEST_HEAD + 16 * 3 * (1 + 9) + (size_t)bad[k].more;
         if (k + 1 == sizeof bad / sizeof bad[0])

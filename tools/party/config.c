@@ -201,8 +201,8 @@ static int read_job(party_config *c, const flag_message *m) {
                             "same at all of them");
     c->job = job;
     const char *kind = json_string_value(json_object_get(json_object_get(job, "run"), "kind"));
-    if (kind != NULL && strcmp(kind, "serve") == 0)
-        c->checkpoint_every = 0; /* the model comes anew */
+    if (kind != NULL && (strcmp(kind, "serve") == 0 || strcmp(kind, "infer") == 0))
+        c->checkpoint_every = 0; /* a model comes anew, and checkpoints of it are four times it */
     if (flags_take_json(MEMBERS(job_members), NULL, other_job_members, c, job, "job", m) != 0)
         return -1;
     c->run = json_object_get(job, "run");

@@ -5,15 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../files.h"
 #include "../interrupt.h"
 #include "clients.h"
 #include "figures.h"
 #include "party.h"
 
 typedef struct party_options {
-    const char *config, *json, *trace; /* NULL: not given */
-    uint32_t worker;                   /* NO_WORKER: not given */
-    uint32_t die_after;                /* 0: not given */
+    const char *config, *json, *trace, *share; /* NULL: not given */
+    uint32_t worker;                           /* NO_WORKER: not given */
+    uint32_t die_after;                        /* 0: not given */
     party_asked asked;
     bool check, progress, help;
 } party_options;
@@ -36,6 +37,9 @@ static const flag options[] = {
      "rank modulo the number of devices)"},
     {"check", NULL, FLAG_SWITCH, AT(check), 0, 0, NULL,
      "look at the file, the keys and the data only, and say what would be done"},
+    {"share", "DIR", FLAG_TEXT, AT(share), 0, 0, NULL,
+     "split the weights that this party owns into files of shares for the three parties, and do "
+     "nothing else: of jobs whose weights are \"shared\" (docs/party-run.md)"},
     {"json", "FILE|-", FLAG_TEXT, AT(json), 0, 0, NULL,
      "write the result as JSON; with -, alone on standard output"},
     {"trace", "FILE", FLAG_TEXT, AT(trace), 0, 0, NULL,
@@ -201,6 +205,19 @@ static int run(party *p) {
     return status;
 }
 
+static int share(party *p) {
+    if (p->kind->share == NULL)
+        return report_error(EXIT_BAD_INPUT,
+                            "--share: jobs of kind \"%s\" have no weights to share ahead",
+                            p->kind->name);
+    const int why = dir_make(p->share_dir);
+    if (why != 0)
+        return report_error(EXIT_BAD_INPUT, "--share %s: cannot be made: %s", p->share_dir,
+                            strerror(why));
+    const int status = p->kind->share(p->work, p->share_dir);
+    return status == EXIT_DONE ? report_output(EXIT_FAILED) : status;
+}
+
 static int run_party(const party_options *o) {
     party *p = calloc(1, sizeof *p);
     if (p == NULL)
@@ -208,12 +225,15 @@ static int run_party(const party_options *o) {
     p->json = o->json;
     p->progress = o->progress;
     p->check_only = o->check;
+    p->share_dir = o->share;
     p->figures.trace_path = o->trace;
     int status =
         party_open(p, o->config, o->worker == NO_WORKER ? -1 : (int64_t)o->worker, &o->asked);
     if (o->die_after != 0)
         p->c.faults.die_after = o->die_after;
-    if (status == EXIT_DONE && o->check) {
+    if (status == EXIT_DONE && o->share != NULL) {
+        status = share(p);
+    } else if (status == EXIT_DONE && o->check) {
         const int there = party_result_read(p); /* the store's job */
         status = there < 0 ? -there : party_open_tls(p);
         if (status == EXIT_DONE)
@@ -245,6 +265,8 @@ int party_main(int argc, char *const *argv) {
     if (o.config == NULL)
         return report_error(EXIT_BAD_INPUT, "--config FILE is missing; name the job's file, which "
                                             "docs/party.md describes");
+    if (o.share != NULL && (o.check || o.json != NULL || o.trace != NULL || o.die_after != 0))
+        return report_error(EXIT_BAD_INPUT, "--share runs nothing: give it with --config alone");
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
     interrupt_catch();

@@ -221,7 +221,11 @@ static int open_work(party *p) {
                            .stages = (uint16_t)p->c.stages,
                            .tensor_ranks = (uint16_t)p->c.tensor_ranks,
                            .microbatches = p->c.microbatches,
-                           .sks = (uint16_t)p->c.sks};
+                           .sks = (uint16_t)p->c.sks,
+                           .identity = p->sign_seed,
+                           .public_key = (const uint8_t(*)[32])p->public_key,
+                           .check = p->check_only,
+                           .share = p->share_dir != NULL};
     if (p->kind->queue != NULL && p->c.checkpoint_every != 0)
         return bad(p, "job.checkpoint_every",
                    "a job that serves keeps no checkpoints, for its model comes anew with each "

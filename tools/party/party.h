@@ -65,7 +65,8 @@ struct party {
     party_config c;
     party_agree agree;
     bool check_only, progress;
-    bool make; /* triples, of steps from make_first on, and nothing else (make.c) */
+    const char *share_dir; /* weights are split into it, and nothing runs; NULL: not so */
+    bool make;             /* triples, of steps from make_first on, and nothing else (make.c) */
     uint32_t make_first;
     const char *json; /* NULL: none */
     report_json *json_file;

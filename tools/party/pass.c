@@ -2,19 +2,32 @@
 /* pass.c - see pass.h. */
 #include "pass.h"
 
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../flags_json.h"
+#include "../interrupt.h"
 #include "../report.h"
+#include "work_util.h"
 
-enum { MESSAGE_BYTES = 512, WEIGHTS_OF_A_STEP = 128 };
+#define ALL_LAYERS (UVCC_MODEL_NO_LAYER - 1) /* and what belongs to none */
+enum { MESSAGE_BYTES = 512, WEIGHTS_OF_A_STEP = 128, SHARE_PATH_BYTES = 4096 };
 
 const char *const pass_takes[] = {"hidden", "tokens", "one-hot", NULL}; /* by model_takes */
+const char *const pass_knows[] = {"secret", "public", "shared", "streamed", NULL};
 
 static int no_memory(void) {
     return report_error(EXIT_FAILED, "out of memory");
+}
+
+bool pass_is_public(const pass *v) {
+    return v->run.weights == PASS_PUBLIC;
+}
+
+bool pass_is_shared(const pass *v) {
+    return v->run.weights == PASS_SHARED || v->run.weights == PASS_STREAMED;
 }
 
 /* ---- what is told ---- */
@@ -33,7 +46,7 @@ static int check_run(const pass *v) {
             return report_error(EXIT_BAD_INPUT,
                                 "%s: %s.%s is missing; `uvcc infer` says what a model needs",
                                 v->file, v->where, needed[i].name);
-    if (v->run.pass.public_weights && json_object_get(v->json, "weights_owner") != NULL)
+    if (pass_is_public(v) && json_object_get(v->json, "weights_owner") != NULL)
         return report_error(EXIT_BAD_INPUT,
                             "%s: %s.weights_owner does nothing with weights \"public\"; leave it "
                             "out",
@@ -56,14 +69,14 @@ int pass_read_run(pass *v, const char *file, const char *where, const json_t *ru
     v->f.o = &v->o;
     if (flags_take_json(members, NULL, more, &v->run, run, where, &m) != 0)
         return report_error(EXIT_BAD_INPUT, "%s: %s", file, text);
-    v->run.pass.public_weights = v->run.weights != 0;
+    v->run.pass.public_weights = pass_is_public(v);
     const int status = check_run(v);
     if (status != EXIT_DONE)
         return status;
     v->o = (infer_options){.to = v->run.to,
                            .gives = v->run.pass.gives,
                            .mode = v->run.pass.mode,
-                           .public_weights = v->run.pass.public_weights,
+                           .public_weights = pass_is_public(v),
                            .weights_owner = v->run.weights_owner,
                            .input_owner = v->run.input_owner};
     if (infer_take_receiver(&v->o, &m) == 0)
@@ -82,7 +95,7 @@ int pass_read_served(pass *v, const char *file, const char *where, const json_t 
     if (status != EXIT_DONE)
         return status;
     if (json_object_get(run, "takes") == NULL)
-        v->run.pass.takes = v->run.pass.public_weights ? TAKES_HIDDEN : TAKES_TOKENS;
+        v->run.pass.takes = pass_is_public(v) ? TAKES_HIDDEN : TAKES_TOKENS;
     return pass_describe(v);
 }
 
@@ -222,18 +235,22 @@ int pass_read_input(pass *v, const char *place) {
 
 void pass_free(pass *v) {
     infer_forget(&v->f);
+    shares_close(&v->shares);
+    free(v->shares_path);
+    free(v->place);
+    free(v->tensor);
     free(v->model);
     free(v->weight);
 }
 
 bool pass_has_weights(const pass *v, uint32_t party) {
-    return v->run.pass.public_weights || party == v->run.weights_owner;
+    return pass_is_public(v) || (v->run.weights == PASS_SECRET && party == v->run.weights_owner);
 }
 
 /* ---- weights ---- */
 
 uint32_t pass_weight_steps(const pass *v) {
-    return v->run.pass.public_weights ? 0 : v->steps;
+    return v->run.weights == PASS_SECRET ? v->steps : 0;
 }
 
 static void name_entry(uint32_t step, char out[32]) {
@@ -248,7 +265,7 @@ int pass_add_weights(const pass *v, uvcc_program *p, uint32_t *tensors, char *wh
     uint32_t begun = 0;
     int rc = uvcc_model_weights(c, p, "", tensors, why, cap);
     for (uint32_t i = 0;
-         !v->run.pass.public_weights && rc >= 0 && uvcc_model_weight_at(c, i, &w) == 0; i++) {
+         v->run.weights == PASS_SECRET && rc >= 0 && uvcc_model_weight_at(c, i, &w) == 0; i++) {
         if (step_with(&s, &w) != begun) {
             name_entry(begun++, name);
             rc = uvcc_program_entry(p, name);
@@ -282,36 +299,232 @@ const int64_t *pass_weight(pass *v, uint32_t id) {
     return v->weight;
 }
 
-static int set_one(pass *v, const work_worker *w, uvcc_session *s, const uvcc_model_weight *of) {
-    const int tensor = uvcc_program_find(w->program, of->name);
-    const int64_t *values = pass_weight(v, PASS_IN_WEIGHT + v->set);
-    if (values == NULL)
-        return EXIT_FAILED;
-    const int rc = tensor < 0 ? tensor : uvcc_session_set_public(s, (uint32_t)tensor, values);
+static int set_public(pass *v, uvcc_session *s, uint32_t tensor, uint32_t i) {
+    const int64_t *values = pass_weight(v, PASS_IN_WEIGHT + i);
+    return values != NULL ? uvcc_session_set_public(s, tensor, values) : UVCC_ERR_IO;
+}
+
+static int set_shares(pass *v, uvcc_session *s, uint32_t tensor, const pass_place *at) {
+    char text[MESSAGE_BYTES] = "";
+    const flag_message m = {text, sizeof text};
+    const uint64_t n = at->elements;
+    uint64_t *lo = malloc(16 * n);
+    if (lo == NULL)
+        return UVCC_ERR_NOMEM;
+    int rc = UVCC_ERR_IO;
+    if (shares_read(&v->shares, at->first, n, lo, lo + n, &m) != 0)
+        (void)report_error(EXIT_BAD_INPUT, "data.shares: %s", text);
+    else
+        rc = uvcc_session_set_shares(s, tensor, lo, lo + n);
+    sodium_memzero(lo, 16 * n);
+    free(lo);
+    return rc;
+}
+
+static int set_one(pass *v, const work_worker *w, uvcc_session *s, const pass_place *at) {
+    uvcc_model_weight of;
+    (void)uvcc_model_weight_at(&v->f.p.config, at->weight, &of);
+    const int tensor =
+        v->tensor != NULL ? (int)v->tensor[at->weight] : uvcc_program_find(w->program, of.name);
+    const int rc = tensor < 0          ? tensor
+                   : pass_is_public(v) ? set_public(v, s, (uint32_t)tensor, at->weight)
+                                       : set_shares(v, s, (uint32_t)tensor, at);
     if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_NOMEM)
         return WORK_LATER;
     v->set += rc == 0;
-    return rc == 0 ? EXIT_DONE : report_error(EXIT_FAILED, "%s: %s", of->name, uvcc_error_text(rc));
+    return rc == 0             ? EXIT_DONE
+           : rc == UVCC_ERR_IO ? EXIT_BAD_INPUT /* it was said */
+                               : report_error(EXIT_FAILED, "%s: %s", of.name, uvcc_error_text(rc));
+}
+
+/* The largest first: while it is in several places little else is there. */
+static int place_weights(pass *v) {
+    const uvcc_model_config *c = &v->f.p.config;
+    uint64_t first = 0;
+    uvcc_model_weight w;
+    v->place = calloc(uvcc_model_weight_count(c), sizeof *v->place);
+    if (v->place == NULL)
+        return no_memory();
+    for (uint32_t i = 0; uvcc_model_weight_at(c, i, &w) == 0; i++) {
+        const pass_place one = {i, w.layer, first, (uint64_t)w.rows * w.cols};
+        uint32_t at = i;
+        for (; at > 0 && v->place[at - 1].elements < one.elements; at--)
+            v->place[at] = v->place[at - 1];
+        v->place[at] = one;
+        first += one.elements;
+    }
+    return EXIT_DONE;
 }
 
 /* Some in a call, so that not all are with the session in two places. */
-int pass_set_public(pass *v, const work_worker *w, uvcc_session *s) {
-    uvcc_model_weight of;
+static int set_some(pass *v, const work_worker *w, uvcc_session *s, uint32_t layer) {
+    const uint32_t count = uvcc_model_weight_count(&v->f.p.config);
     uint64_t elements = 0;
-    if (!v->run.pass.public_weights)
-        return EXIT_DONE;
-    if (v->set_run != w->run + 1)
+    if (v->place == NULL && place_weights(v) != EXIT_DONE)
+        return EXIT_FAILED;
+    if (v->set_run != w->run + 1 || v->set_layer != layer)
         v->set = 0;
     v->set_run = w->run + 1; /* 0: of none yet */
-    while (uvcc_model_weight_at(&v->f.l.w.shape, v->set, &of) == 0) {
-        elements += (uint64_t)of.rows * of.cols;
-        if (elements > step_room(&v->f.p.config) && elements != (uint64_t)of.rows * of.cols)
+    v->set_layer = layer;
+    while (v->set < count) {
+        const pass_place *at = &v->place[v->set];
+        if (layer != ALL_LAYERS && at->layer != layer) {
+            v->set++;
+            continue;
+        }
+        elements += at->elements;
+        if (elements > step_room(&v->f.p.config) && elements != at->elements)
             return WORK_LATER;
-        const int status = set_one(v, w, s, &of);
+        const int status = set_one(v, w, s, at);
         if (status != EXIT_DONE)
             return status;
     }
     return EXIT_DONE;
+}
+
+int pass_set_weights(pass *v, const work_worker *w, uvcc_session *s) {
+    if (v->run.weights == PASS_SECRET)
+        return EXIT_DONE;
+    return set_some(v, w, s, v->run.weights == PASS_STREAMED ? UVCC_MODEL_NO_LAYER : ALL_LAYERS);
+}
+
+int pass_set_layer(pass *v, const work_worker *w, uvcc_session *s, uint32_t layer) {
+    return set_some(v, w, s, layer);
+}
+
+/* ---- shares of weights ---- */
+
+/* All that the values and their order follow from. */
+static int hash_model(const pass *v, uint8_t out[32], uint64_t *words) {
+    crypto_hash_sha256_state h;
+    uvcc_model_weight w;
+    char line[128];
+    char *config = json_dumps(json_object_get(v->json, "model"), JSON_COMPACT | JSON_SORT_KEYS);
+    if (config == NULL)
+        return no_memory();
+    crypto_hash_sha256_init(&h);
+    crypto_hash_sha256_update(&h, (const uint8_t *)config, strlen(config) + 1);
+    int n = snprintf(line, sizeof line, "frac_bits %u weight_bits %u\n", v->run.pass.frac_bits,
+                     v->run.pass.weight_bits);
+    crypto_hash_sha256_update(&h, (const uint8_t *)line, (size_t)n);
+    *words = 0;
+    for (uint32_t i = 0; uvcc_model_weight_at(&v->f.p.config, i, &w) == 0; i++) {
+        n = snprintf(line, sizeof line, "%s %u %u\n", w.name, w.rows, w.cols);
+        crypto_hash_sha256_update(&h, (const uint8_t *)line, (size_t)n);
+        *words += (uint64_t)w.rows * w.cols;
+    }
+    crypto_hash_sha256_final(&h, out);
+    free(config);
+    return EXIT_DONE;
+}
+
+static int describe_shares(const pass *v, const work_config *c, shares_of *of) {
+    *of = (shares_of){.owner = (uint8_t)v->run.weights_owner};
+    memcpy(of->key, c->public_key, sizeof of->key);
+    return hash_model(v, of->model, &of->words);
+}
+
+static int open_shares(pass *v, const work_config *c) {
+    char text[MESSAGE_BYTES] = "";
+    const flag_message m = {text, sizeof text};
+    shares_of of;
+    const int status = describe_shares(v, c, &of);
+    if (status != EXIT_DONE)
+        return status;
+    if (shares_open(&v->shares, v->shares_path, &of, c->party, c->identity, &m) != 0 ||
+        (c->check && shares_check(&v->shares, &m) != 0))
+        return report_error(EXIT_BAD_INPUT, "%s: data.shares: %s", v->file, text);
+    return EXIT_DONE;
+}
+
+static int bad(const pass *v, const char *why) {
+    return report_error(EXIT_BAD_INPUT, "%s: %s", v->file, why);
+}
+
+int pass_read_weights(pass *v, const work_config *c, const char *model, const char *shares) {
+    const bool shared = pass_is_shared(v);
+    const bool owner = c->party == v->run.weights_owner, runs = c->identity != NULL && !c->share;
+    const bool needs = pass_has_weights(v, c->party) || (shared && owner && c->share);
+    if (model != NULL && !needs && !(shared && owner))
+        return bad(v,
+                   "data.model: the weights are another party's (job.run.weights_owner); take it "
+                   "away");
+    if (model == NULL && needs)
+        return bad(v, "data.model is missing; name the checkpoint's directory");
+    if (shares != NULL && !shared)
+        return bad(v,
+                   "data.shares does nothing unless job.run.weights is \"shared\" or \"streamed\"; "
+                   "take it away");
+    if (shares == NULL && shared && runs)
+        return bad(v, "data.shares is missing; name this party's file of those that the weights' "
+                      "owner makes with `uvcc party --share`");
+    int status = work_take_path(c, needs ? model : NULL, &v->model);
+    if (status == EXIT_DONE && runs)
+        status = work_take_path(c, shares, &v->shares_path);
+    if (status == EXIT_DONE && v->model != NULL)
+        status = pass_read_model(v);
+    if (status == EXIT_DONE && v->shares_path != NULL)
+        status = open_shares(v, c);
+    return status;
+}
+
+uint64_t pass_agree(const pass *v, const char **name) {
+    *name = "data.shares";
+    return v->shares_path != NULL ? uvcc_agree_hash(v->shares.id, sizeof v->shares.id) : 0;
+}
+
+static int share_into(pass *v, const work_config *c, atomic_file *const a[UVCC_PARTIES]) {
+    FILE *to[UVCC_PARTIES];
+    shares_of of;
+    int status = describe_shares(v, c, &of);
+    if (status != EXIT_DONE)
+        return status;
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        to[p] = atomic_file_stream(a[p]);
+    shares_writer *w = shares_begin(to, &of, c->identity);
+    if (w == NULL)
+        return report_error(EXIT_FAILED,
+                            "%s: the weights cannot be shared: a public key among "
+                            "parties[].key is none, or memory is short",
+                            v->file);
+    uvcc_model_weight of_one;
+    for (uint32_t i = 0;
+         status == EXIT_DONE && uvcc_model_weight_at(&v->f.p.config, i, &of_one) == 0; i++) {
+        const int64_t *values = pass_weight(v, PASS_IN_WEIGHT + i);
+        if (values != NULL)
+            shares_put(w, values, (uint64_t)of_one.rows * of_one.cols);
+        if (values == NULL)
+            status = EXIT_BAD_INPUT;
+        else if (interrupted())
+            status = report_error(EXIT_INTERRUPTED, "interrupted; no file of shares was made");
+    }
+    shares_end(w);
+    return status;
+}
+
+int pass_share(pass *v, const work_config *c, const char *dir) {
+    char path[UVCC_PARTIES][SHARE_PATH_BYTES];
+    atomic_file *a[UVCC_PARTIES] = {NULL};
+    int status = EXIT_DONE;
+    if (!pass_is_shared(v) || c->party != v->run.weights_owner)
+        return bad(v, "--share: is for the party job.run.weights_owner of a job whose "
+                      "job.run.weights is \"shared\" or \"streamed\"");
+    for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
+        if (snprintf(path[p], sizeof path[p], "%s/party-%u.shares", dir, p) >= SHARE_PATH_BYTES)
+            return report_error(EXIT_BAD_INPUT, "--share %s: the path is too long", dir);
+        a[p] = atomic_file_open_own("share", path[p], &status);
+    }
+    if (status == EXIT_DONE)
+        status = share_into(v, c, a);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        const long at = a[p] != NULL ? ftell(atomic_file_stream(a[p])) : 0;
+        if (status == EXIT_DONE)
+            status = atomic_file_finish(a[p]);
+        if (status == EXIT_DONE)
+            (void)printf("party %u          %s, %ld bytes\n", p, path[p], at);
+        atomic_file_close(a[p]);
+    }
+    return status;
 }
 
 /* ---- requests of clients ---- */

@@ -7,20 +7,26 @@
 
 #include "../infer/infer.h"
 #include "../serving.h"
+#include "shares.h"
 #include "work.h"
 
 /* Ids of inputs: weight i is PASS_IN_WEIGHT + i. */
 enum { PASS_IN_WEIGHT = 100 };
 
+/* Who knows the weights: their owner, who gives them in the job's first steps; everybody; their
+ * owner, who has shared them in files, of which all are set at first, or those of a layer before
+ * its step. */
+enum { PASS_SECRET, PASS_PUBLIC, PASS_SHARED, PASS_STREAMED };
+
 /* The members of "run"; of takes, input_owner and to not all kinds have all. */
 typedef struct pass_run {
     model_pass pass;
-    uint32_t weights; /* 1: public */
-    uint32_t weights_owner, input_owner;
+    uint32_t weights, weights_owner, input_owner;
     const char *to;
 } pass_run;
 
 extern const char *const pass_takes[]; /* of jobs that serve */
+extern const char *const pass_knows[];
 /* Those that all kinds have. */
 #define PASS_FLAG(name, what, kind, member, least, most, choices)                                  \
     { name, what, kind, offsetof(pass_run, member), least, most, choices, NULL }
@@ -36,7 +42,8 @@ extern const char *const pass_takes[]; /* of jobs that serve */
         PASS_FLAG("value-bits", NULL, FLAG_COUNT, pass.value_bits, 1, 12, NULL),                   \
         PASS_FLAG("weight-bits", NULL, FLAG_COUNT, pass.weight_bits, 1, 16, NULL),                 \
         PASS_FLAG("inner-bits", NULL, FLAG_COUNT, pass.inner_bits, 1, 12, NULL),                   \
-        PASS_FLAG("weights", "secret|public", FLAG_CHOICE, weights, 0, 0, model_weights_names),    \
+        PASS_FLAG("weights", "secret|public|shared|streamed", FLAG_CHOICE, weights, 0, 0,          \
+                  pass_knows),                                                                     \
         PASS_FLAG("weights-owner", NULL, FLAG_COUNT, weights_owner, 0, UVCC_PARTIES - 1, NULL)
 
 typedef struct pass {
@@ -45,11 +52,22 @@ typedef struct pass {
     pass_run run;
     uint32_t steps; /* that give the weights, where they are secret */
     infer_options o;
-    infer f;         /* of it: the checkpoint, the input and the answer, where they are here */
-    char *model;     /* the checkpoint's path; NULL: not given */
-    int64_t *weight; /* room for the largest, which is read as real numbers */
-    uint32_t set_run, set; /* in that run so many public weights are set */
+    infer f;            /* of it: the checkpoint, the input and the answer, where they are here */
+    char *model;        /* the checkpoint's path; NULL: not given */
+    int64_t *weight;    /* room for the largest, which is read as real numbers */
+    char *shares_path;  /* of this party's shares of the weights; NULL: not given */
+    shares_file shares; /* of it, once it is open */
+    struct pass_place *place; /* of weights that are set: the largest first */
+    uint32_t set_run, set;    /* in that run so many are set */
+    uint32_t set_layer;       /* of those of this layer, or of none, or of all */
+    uint32_t *tensor;         /* of each weight, in a program that streams them; NULL: it has all */
 } pass;
+
+/* Where a weight's values stand among all. */
+typedef struct pass_place {
+    uint32_t weight, layer;
+    uint64_t first, elements;
+} pass_place;
 
 /* All return an exit status after reporting, unless they say otherwise. */
 
@@ -60,6 +78,11 @@ int pass_read_run(pass *v, const char *file, const char *where, const json_t *ru
 int pass_read_served(pass *v, const char *file, const char *where, const json_t *run);
 /* The program's description: the same for all. */
 int pass_describe(pass *v);
+bool pass_is_public(const pass *v);
+bool pass_is_shared(const pass *v); /* in files */
+/* What data names of the weights: "model" and "shares", NULL if it does not. Each party has what is
+ * its own. */
+int pass_read_weights(pass *v, const work_config *c, const char *model, const char *shares);
 /* The checkpoint at v->model, which must be the described one. Its bits are looked at once. */
 int pass_read_model(pass *v);
 /* The input that v->o names, of the described shape; other ends name it in their own words. */
@@ -79,8 +102,14 @@ int pass_add_weights(const pass *v, uvcc_program *p, uint32_t *tensors, char *wh
 uint32_t pass_weight_entry(const uvcc_program *p, uint32_t step);
 /* Of its owner, by the id of its input; NULL after reporting. */
 const int64_t *pass_weight(pass *v, uint32_t id);
-/* Public ones, which everybody sets alike: as first_values() of work.h. */
-int pass_set_public(pass *v, const work_worker *w, uvcc_session *s);
+/* Those that are no input: public ones, which everybody sets alike, and shares from a file. As
+ * first_values() of work.h. */
+int pass_set_weights(pass *v, const work_worker *w, uvcc_session *s);
+/* Of streamed weights those of a layer, before its step: as prepare() of work.h. */
+int pass_set_layer(pass *v, const work_worker *w, uvcc_session *s, uint32_t layer);
+/* As share() and agree() of work.h. */
+int pass_share(pass *v, const work_config *c, const char *dir);
+uint64_t pass_agree(const pass *v, const char **name);
 
 /* ---- requests of clients ---- */
 

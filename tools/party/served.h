@@ -21,6 +21,9 @@ typedef struct served_kind {
     const int64_t *(*weight)(void *served, uint32_t id);
     /* Weights that are no input: as of work.h. */
     int (*first_values)(void *served, const work_worker *w, uvcc_session *s);
+    /* As of work.h; NULL: nothing. */
+    uint64_t (*agree)(const void *served, const char **name);
+    int (*share)(void *served, const char *dir);
 } served_kind;
 
 extern const served_kind served_perceptron, served_transformer;

@@ -25,22 +25,15 @@ static int bad(const served *v, const char *why) {
 /* ---- what is told ---- */
 
 static int read_data(served *v) {
-    static const char *const members[] = {"model", NULL};
+    static const char *const members[] = {"model", "shares", NULL};
     char text[MESSAGE_BYTES] = "";
     const flag_message m = {text, sizeof text};
-    const char *name = NULL;
+    const char *model = NULL, *shares = NULL;
     if (flags_json_only(v->c.data, "data", members, &m) != 0 ||
-        flags_json_text(v->c.data, "data", "model", &name, &m) != 0)
+        flags_json_text(v->c.data, "data", "model", &model, &m) != 0 ||
+        flags_json_text(v->c.data, "data", "shares", &shares, &m) != 0)
         return bad(v, text);
-    const bool has = pass_has_weights(&v->v, v->c.party);
-    if ((name != NULL) != has)
-        return bad(v, has ? "data.model is missing; name the checkpoint's directory"
-                          : "data.model: the weights are another party's (job.run.weights_owner); "
-                            "take it away");
-    if (!has)
-        return EXIT_DONE;
-    v->v.model = work_path(v->c.dir, name);
-    return v->v.model != NULL ? pass_read_model(&v->v) : report_error(EXIT_FAILED, "out of memory");
+    return pass_read_weights(&v->v, &v->c, model, shares);
 }
 
 static int check_form(const served *v, const serving_form *f) {
@@ -69,6 +62,9 @@ static int transformer_open(void **of, const work_config *c, serving_form *form)
         return report_error(EXIT_FAILED, "out of memory");
     v->c = *c;
     int status = pass_read_served(&v->v, c->file, "job.run", c->run);
+    if (status == EXIT_DONE && v->v.run.weights == PASS_STREAMED)
+        status = bad(v, "job.run.weights: \"streamed\" is of jobs that infer; a service keeps its "
+                        "weights: give \"shared\"");
     if (status == EXIT_DONE)
         status = work_alone(c, "serves");
     if (status == EXIT_DONE) {
@@ -135,7 +131,16 @@ static const int64_t *give_weight(void *of, uint32_t id) {
 }
 
 static int first_values(void *of, const work_worker *w, uvcc_session *s) {
-    return pass_set_public(&((served *)of)->v, w, s);
+    return pass_set_weights(&((served *)of)->v, w, s);
+}
+
+static uint64_t agree(const void *of, const char **name) {
+    return pass_agree(&((const served *)of)->v, name);
+}
+
+static int share(void *of, const char *dir) {
+    served *v = of;
+    return pass_share(&v->v, &v->c, dir);
 }
 
 const served_kind served_transformer = {.open = transformer_open,
@@ -144,4 +149,6 @@ const served_kind served_transformer = {.open = transformer_open,
                                         .weight_steps = weight_steps,
                                         .weight_entry = weight_entry,
                                         .weight = give_weight,
-                                        .first_values = first_values};
+                                        .first_values = first_values,
+                                        .agree = agree,
+                                        .share = share};

@@ -29,6 +29,12 @@ typedef struct work_config {
     uint16_t replicas, stages, tensor_ranks;
     uint32_t microbatches;
     uint16_t sks; /* as in uvcc_transformer_config; 0: none */
+    /* Of a party: its identity's seed, and the public keys of all three. NULL: of nobody, who looks
+     * at the program alone. */
+    const uint8_t *identity;
+    const uint8_t (*public_key)[32];
+    bool check; /* nothing runs: files are looked at as a whole */
+    bool share; /* nothing runs: what this party owns is for share() */
 } work_config;
 
 /* A worker as a kind of work sees it. */
@@ -76,6 +82,9 @@ typedef struct work_kind {
     /* What must be alike at all three parties and is not in "run", 8 bytes of a hash, to be
      * compared in HELLO, and its name. NULL, or a result of 0: nothing. */
     uint64_t (*agree)(const void *work, const char **name);
+    /* Splits what this party owns into files for the three, in a directory that is there; NULL:
+     * there is nothing to split. */
+    int (*share)(void *work, const char *dir);
     /* Of a kind that serves clients: their requests. It runs until it is interrupted, keeps no
      * checkpoints and has no result, so that part() and merge() are not there. NULL: it serves
      * nobody. */

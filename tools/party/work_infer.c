@@ -17,7 +17,7 @@
 enum { MESSAGE_BYTES = 512 };
 
 typedef struct infer_data {
-    const char *model, *input, *text, *ids;
+    const char *model, *shares, *input, *text, *ids;
 } infer_data;
 
 typedef struct infer_work {
@@ -33,6 +33,7 @@ static const flag run_members[] = {
 };
 static const flag data_members[] = {
     {"model", "a directory", FLAG_TEXT, offsetof(infer_data, model), 0, 0, NULL, NULL},
+    {"shares", "a file", FLAG_TEXT, offsetof(infer_data, shares), 0, 0, NULL, NULL},
     {"input", "a file", FLAG_TEXT, offsetof(infer_data, input), 0, 0, NULL, NULL},
     {"text", "a text", FLAG_TEXT, offsetof(infer_data, text), 0, 0, NULL, NULL},
     {"ids", "tokens", FLAG_TEXT, offsetof(infer_data, ids), 0, 0, NULL, NULL},
@@ -50,10 +51,6 @@ static int no_memory(void) {
     return report_error(EXIT_FAILED, "out of memory");
 }
 
-static bool has_weights(const infer_work *v) {
-    return pass_has_weights(&v->v, v->c.party);
-}
-
 static bool has_input(const infer_work *v) {
     return v->c.party == v->v.run.input_owner;
 }
@@ -69,8 +66,8 @@ static int read_run(infer_work *v) {
     const int status = pass_read_run(&v->v, v->c.file, "job.run", v->c.run, &run_set);
     if (status != EXIT_DONE)
         return status;
-    v->v.run.pass.takes = v->v.run.pass.public_weights ? TAKES_HIDDEN : TAKES_TOKENS;
-    if (!v->v.run.pass.public_weights && v->v.run.weights_owner == v->v.run.input_owner)
+    v->v.run.pass.takes = pass_is_public(&v->v) ? TAKES_HIDDEN : TAKES_TOKENS;
+    if (!pass_is_public(&v->v) && v->v.run.weights_owner == v->v.run.input_owner)
         return bad(v, "job.run.weights_owner: owns the input too; it can run the model alone");
     return work_alone(&v->c, "infers");
 }
@@ -87,11 +84,6 @@ static int read_input(infer_work *v) {
     return status;
 }
 
-static int path_of(const infer_work *v, const char *name, char **out) {
-    *out = name != NULL ? work_path(v->c.dir, name) : NULL;
-    return name == NULL || *out != NULL ? EXIT_DONE : no_memory();
-}
-
 /* Each party has its own, and no other's. */
 static int read_data(infer_work *v) {
     char text[MESSAGE_BYTES] = "";
@@ -99,24 +91,18 @@ static int read_data(infer_work *v) {
     infer_data d = {0};
     if (flags_take_json(&data_set, NULL, NULL, &d, v->c.data, "data", &m) != 0)
         return bad(v, text);
-    if ((d.model != NULL) != has_weights(v))
-        return bad(v, d.model != NULL ? "data.model: the weights are another party's "
-                                        "(job.run.weights_owner); take it away"
-                                      : "data.model is missing; name the checkpoint's directory");
     const int given = (d.input != NULL) + (d.text != NULL) + (d.ids != NULL);
     if (given != (int)has_input(v))
         return bad(v, !has_input(v) ? "data: the input is another party's (job.run.input_owner); "
                                       "take it away"
                                     : "data: give one of input, text and ids");
-    int status = path_of(v, d.model, &v->v.model);
+    int status = pass_read_weights(&v->v, &v->c, d.model, d.shares);
     if (status == EXIT_DONE)
-        status = path_of(v, d.input, &v->input);
+        status = work_take_path(&v->c, d.input, &v->input);
     v->v.o.model = v->v.model;
     v->v.o.input = v->input;
     v->v.o.text = d.text;
     v->v.o.ids = d.ids;
-    if (status == EXIT_DONE && has_weights(v))
-        status = pass_read_model(&v->v);
     if (status == EXIT_DONE && has_input(v))
         status = read_input(v);
     return status;
@@ -163,9 +149,25 @@ static int infer_open(void **work, const work_config *c) {
 
 /* ---- what is computed ---- */
 
-/* An entry for each step that gives weights, and the pass. */
+static bool streams(const infer_work *v) {
+    return v->v.run.weights == PASS_STREAMED;
+}
+
+/* Entries for the steps that give weights, and the pass; or the pass a layer at a time, whose
+ * weights' tensors are remembered. */
+static int add_entries(infer_work *v, uvcc_program *p, uint32_t *tensors, char *why, size_t cap) {
+    const uvcc_model_config *c = &v->v.f.p.config;
+    const uvcc_allocator al = uvcc_host_allocator();
+    const uint8_t owner = (uint8_t)v->v.run.input_owner, to = v->v.o.receiver;
+    if (streams(v))
+        return uvcc_model_forward_streamed(c, p, owner, to, tensors, &al, why, cap);
+    const int rc = pass_add_weights(&v->v, p, tensors, why, cap);
+    return rc != 0 ? rc
+                   : uvcc_model_forward(c, p, tensors, owner, to, UVCC_TRANSIENT, &al, why, cap);
+}
+
 static int make_program(void *work, const work_worker *w, uvcc_program **out) {
-    const infer_work *v = work;
+    infer_work *v = work;
     const uvcc_model_config *c = &v->v.f.p.config;
     const uvcc_allocator al = uvcc_host_allocator();
     char why[MESSAGE_BYTES] = "";
@@ -174,13 +176,15 @@ static int make_program(void *work, const work_worker *w, uvcc_program **out) {
     (void)w;
     int rc = tensors == NULL ? UVCC_ERR_NOMEM : uvcc_program_new(&p, &al);
     if (rc == 0)
-        rc = pass_add_weights(&v->v, p, tensors, why, sizeof why);
-    if (rc == 0)
-        rc = uvcc_model_forward(c, p, tensors, (uint8_t)v->v.run.input_owner, v->v.o.receiver,
-                                UVCC_TRANSIENT, &al, why, sizeof why);
+        rc = add_entries(v, p, tensors, why, sizeof why);
     if (rc >= 0)
         rc = uvcc_program_finish(p, why, sizeof why);
-    free(tensors);
+    free(v->v.tensor);
+    v->v.tensor = NULL;
+    if (streams(v))
+        v->v.tensor = tensors;
+    else
+        free(tensors);
     if (rc >= 0) {
         *out = p;
         return EXIT_DONE;
@@ -194,23 +198,60 @@ static uint32_t weight_steps(const infer_work *v) {
     return pass_weight_steps(&v->v);
 }
 
+/* Of a pass by layers: with what stands before and behind them. */
 static uint32_t count_steps(const void *work) {
-    return weight_steps(work) + 1;
+    const infer_work *v = work;
+    return streams(v) ? v->v.f.p.config.layers + 2 : weight_steps(v) + 1;
+}
+
+/* The layer of a step; UVCC_MODEL_NO_LAYER: it has none. */
+static uint32_t layer_of(const infer_work *v, uint32_t step) {
+    return streams(v) && step >= 1 && step <= v->v.f.p.config.layers ? step - 1
+                                                                     : UVCC_MODEL_NO_LAYER;
+}
+
+/* What is set before a step is not there while the one before it runs. */
+static const char *streamed_entry(const infer_work *v, uint32_t step) {
+    const uint32_t layer = layer_of(v, step);
+    return layer != UVCC_MODEL_NO_LAYER ? uvcc_model_streamed_entry(&v->v.f.p.config, layer)
+           : step == 0                  ? "embed"
+                                        : "head";
 }
 
 static uint32_t entry_of(const void *work, const work_worker *w, uint32_t step, const char **name,
                          bool *ahead) {
     const bool gives_weights = step < weight_steps(work);
+    if (streams(work)) {
+        *name = streamed_entry(work, step);
+        *ahead = false;
+        return (uint32_t)uvcc_program_find_entry(w->program, *name);
+    }
     *name = gives_weights ? "weights" : "forward";
     *ahead = true;
     return gives_weights ? pass_weight_entry(w->program, step)
                          : (uint32_t)uvcc_program_find_entry(w->program, "forward");
 }
 
+static int prepare(void *work, const work_worker *w, uvcc_session *s, uint32_t step) {
+    infer_work *v = work;
+    const uint32_t layer = layer_of(v, step);
+    return layer != UVCC_MODEL_NO_LAYER ? pass_set_layer(&v->v, w, s, layer) : EXIT_DONE;
+}
+
 /* Secret weights come by the first steps. */
 static int first_values(void *work, const work_worker *w, uvcc_session *s) {
     infer_work *v = work;
-    return pass_set_public(&v->v, w, s);
+    return pass_set_weights(&v->v, w, s);
+}
+
+static uint64_t agree(const void *work, const char **name) {
+    const infer_work *v = work;
+    return pass_agree(&v->v, name);
+}
+
+static int share(void *work, const char *dir) {
+    infer_work *v = work;
+    return pass_share(&v->v, &v->c, dir);
 }
 
 static const int64_t *give_input(void *work, const work_worker *w, uint32_t step, uint32_t id) {
@@ -229,7 +270,7 @@ static int finished(void *work, const work_worker *w, uvcc_session *s, uint32_t 
     infer_work *v = work;
     (void)w;
     text[0] = '\0';
-    if (step < weight_steps(v))
+    if (step + 1 < count_steps(v))
         return EXIT_DONE;
     const int64_t *opened = uvcc_session_output(s, step, UVCC_MODEL_OUT_Y);
     if (!learns(v))
@@ -284,9 +325,12 @@ const work_kind work_infer = {.name = "infer",
                               .program = make_program,
                               .steps = count_steps,
                               .entry = entry_of,
+                              .prepare = prepare,
                               .first_values = first_values,
                               .input = give_input,
                               .own_text = true,
                               .finished = finished,
                               .part = part,
-                              .merge = merge};
+                              .merge = merge,
+                              .agree = agree,
+                              .share = share};

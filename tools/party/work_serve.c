@@ -209,6 +209,19 @@ static int ask(serve *v, uvcc_session *s) {
     return later_or("a request", rc);
 }
 
+static uint64_t serve_agree(const void *work, const char **name) {
+    const serve *v = work;
+    return v->kind->agree != NULL ? v->kind->agree(v->served, name) : 0;
+}
+
+static int serve_share(void *work, const char *dir) {
+    serve *v = work;
+    return v->kind->share != NULL
+               ? v->kind->share(v->served, dir)
+               : report_error(EXIT_BAD_INPUT,
+                              "%s: --share: a perceptron's weights come with each run", v->c.file);
+}
+
 static int serve_prepare(void *work, const work_worker *w, uvcc_session *s, uint32_t step) {
     serve *v = work;
     (void)w;
@@ -297,5 +310,7 @@ const work_kind work_serve = {.name = "serve",
                               .input = serve_input,
                               .finished = serve_finished,
                               .queue = queue_of,
+                              .agree = serve_agree,
+                              .share = serve_share,
                               .request_bytes = request_bytes,
                               .first_steps = first_steps};

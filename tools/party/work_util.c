@@ -19,6 +19,11 @@ char *work_path(const char *dir, const char *path) {
     return out;
 }
 
+int work_take_path(const work_config *c, const char *name, char **path) {
+    *path = name != NULL ? work_path(c->dir, name) : NULL;
+    return name == NULL || *path != NULL ? EXIT_DONE : report_error(EXIT_FAILED, "out of memory");
+}
+
 int work_output(const work_config *c, const char *const *members, const char *member, char **path) {
     char text[512] = "";
     const flag_message m = {text, sizeof text};

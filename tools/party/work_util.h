@@ -13,6 +13,9 @@
 /* A path of the configuration, which lies in `dir` unless it is absolute (or "-"). free() it; NULL
  * without memory. */
 char *work_path(const char *dir, const char *path);
+/* The same of a name that may not be given (NULL: *path is NULL). An exit status after reporting.
+ */
+int work_take_path(const work_config *c, const char *name, char **path);
 /* The file that "output" names under `member`, which is one of the `members` that it may have, with
  * NULL behind them: *path is as above, NULL if none is given. An exit status after reporting. */
 int work_output(const work_config *c, const char *const *members, const char *member, char **path);

@@ -79,10 +79,14 @@ static void on_mismatch(party *p, const uvcc_event *e) {
     const char *advice = "compare the configurations";
     if (strncmp(e->text, "job: ", 5) == 0) {
         const bool run = strncmp(e->text + 5, "job.run", 7) == 0;
+        const bool shares = strstr(e->text, "data.shares") != NULL;
         party_trouble(p,
                       "party %u does not fit: its %s%s is another one: compare the files, in which "
-                      "\"job\" must be the same; waiting for one that fits",
-                      e->peer, e->text + 5, run ? " (or a member that is not here)" : "");
+                      "\"job\" must be the same%s; waiting for one that fits",
+                      e->peer, e->text + 5, run ? " (or a member that is not here)" : "",
+                      shares ? ", and data.shares of one sharing: of three files that one "
+                               "`uvcc party --share` made"
+                             : "");
         return;
     }
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)

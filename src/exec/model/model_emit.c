@@ -277,9 +277,25 @@ static int check_call(const uvcc_model_config *c, const uvcc_emit *e, const uint
     return uvcc_model_check(c, m->text, m->cap);
 }
 
+/* What stands before the layers. */
+static uint32_t begin(uvcci_tf_builder *b, uint32_t x) {
+    static const char *const first[] = {"XN", "NE", "RE"};
+    if (uvcci_model_embeds(&b->m))
+        x = uvcci_model_embed(b, x);
+    x = uvcci_model_add_positions(b, x);
+    return b->m.embedding_norm ? uvcci_tf_normalise(b, first, x, 0, UVCCI_TF_GE, UVCCI_TF_CE).y : x;
+}
+
+/* And behind them. */
+static uint32_t finish(uvcci_tf_builder *b, uint32_t x, uint32_t padding) {
+    static const char *const last[] = {"YF", "NF", "RF"};
+    if (b->m.last_norm)
+        x = uvcci_tf_normalise(b, last, x, 0, UVCCI_TF_GF, UVCCI_TF_CF).y;
+    return uvcci_model_head(b, x, padding);
+}
+
 int uvcc_model_emit(const uvcc_model_config *c, uvcc_emit *e, const uint32_t *weights, uint32_t x,
                     uint32_t padding, uint32_t *out, char *message, size_t message_cap) {
-    static const char *const first[] = {"XN", "NE", "RE"}, *const last[] = {"YF", "NF", "RF"};
     const uvcci_message m = {message, message_cap};
     int err = check_call(c, e, weights, out, &m);
     if (err == 0)
@@ -289,17 +305,25 @@ int uvcc_model_emit(const uvcc_model_config *c, uvcc_emit *e, const uint32_t *we
     uvcci_tf_builder b = uvcci_model_builder(c, e, weights);
     uvcci_model_take_padding(&b, padding);
     uvcci_model_take_rotary(&b);
-    if (uvcci_model_embeds(c))
-        x = uvcci_model_embed(&b, x);
-    x = uvcci_model_add_positions(&b, x);
-    if (c->embedding_norm)
-        x = uvcci_tf_normalise(&b, first, x, 0, UVCCI_TF_GE, UVCCI_TF_CE).y;
+    x = begin(&b, x);
     for (uint32_t l = 0; l < c->layers && b.err == 0; l++)
         x = layer(&b, l, x);
-    if (c->last_norm)
-        x = uvcci_tf_normalise(&b, last, x, 0, UVCCI_TF_GF, UVCCI_TF_CF).y;
-    *out = uvcci_model_head(&b, x, padding);
+    *out = finish(&b, x, padding);
     return end(&b, e, &m);
+}
+
+int uvcci_model_emit_begin(const uvcc_model_config *c, uvcc_emit *e, const uint32_t *weights,
+                           uint32_t x, uint32_t *out, const uvcci_message *m) {
+    uvcci_tf_builder b = uvcci_model_builder(c, e, weights);
+    *out = begin(&b, x);
+    return end(&b, e, m);
+}
+
+int uvcci_model_emit_finish(const uvcc_model_config *c, uvcc_emit *e, const uint32_t *weights,
+                            uint32_t x, uint32_t padding, uint32_t *out, const uvcci_message *m) {
+    uvcci_tf_builder b = uvcci_model_builder(c, e, weights);
+    *out = finish(&b, x, padding);
+    return end(&b, e, m);
 }
 
 int uvcc_model_emit_layer(const uvcc_model_config *c, uvcc_emit *e, uint32_t number,

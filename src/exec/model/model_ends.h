@@ -5,6 +5,12 @@
 
 #include "exec/model/transformer.h"
 
+/* uvcc_model_emit() of what stands before the layers alone, from x to hidden states; and of what
+ * stands behind them. What they are given was checked. */
+int uvcci_model_emit_begin(const uvcc_model_config *c, uvcc_emit *e, const uint32_t *weights,
+                           uint32_t x, uint32_t *out, const uvcci_message *m);
+int uvcci_model_emit_finish(const uvcc_model_config *c, uvcc_emit *e, const uint32_t *weights,
+                            uint32_t x, uint32_t padding, uint32_t *out, const uvcci_message *m);
 /* One worker, nothing kept for a backward pass; names, and ops' numbers, go on from those of e. */
 uvcci_tf_builder uvcci_model_builder(const uvcc_model_config *c, const uvcc_emit *e,
                                      const uint32_t *weights);

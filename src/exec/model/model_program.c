@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model_program.c - whole programs of models: the entry "forward", what it costs, and its plaintext
  * twin. */
-#include "exec/model/model.h"
+#include "exec/model/model_ends.h"
 #include "exec/program/program.h"
 
+#include <assert.h>
 #include <string.h>
 #include <uvcc/model.h>
 
@@ -119,6 +120,150 @@ int uvcc_model_forward_shared(const uvcc_model_config *c, uvcc_program *p, const
     int err = check_forward(c, p, weights, al, &m);
     return err == 0 ? add_forward(c, p, weights, &of, al, &m) : err;
 }
+
+/* ---- a step for each layer ---- */
+
+/* The first layer of another window than layer 0 has; c->layers: all are alike. */
+static uint32_t other_layer(const uvcc_model_config *c) {
+    uint32_t l = 0;
+    while (l < c->layers && uvcci_model_window(c, l) == uvcci_model_window(c, 0))
+        l++;
+    return l;
+}
+
+const char *uvcc_model_streamed_entry(const uvcc_model_config *c, uint32_t layer) {
+    if (uvcc_model_check(c, NULL, 0) != 0 || layer >= c->layers)
+        return NULL;
+    return uvcci_model_window(c, layer) == uvcci_model_window(c, 0) ? "layer" : "window";
+}
+
+/* The weights of all layers are those of the first one. The list of a model of one layer becomes
+ * that of all in its place, from the end on, where each comes from a place before. */
+static int stream_weights(const uvcc_model_config *c, uvcc_program *p, uint32_t *tensors,
+                          const uvcci_message *m) {
+    uvcc_model_config one = *c;
+    one.layers = 1;
+    const int err = uvcc_model_weights(&one, p, "", tensors, m->text, m->cap);
+    for (uint32_t i = uvcci_model_weights(c); err >= 0 && i-- > 0;) {
+        uint32_t layer;
+        const uint32_t from = uvcci_model_weight(&one, 0, uvcci_model_slot(c, i, &layer));
+        assert(from <= i);
+        tensors[i] = tensors[from];
+    }
+    return err;
+}
+
+/* Hidden states stay in `to`. */
+static int keep(uvcc_program *p, uint16_t k, uint32_t x, uint32_t to) {
+    return uvcc_program_op(p, &(uvcc_op_desc){.name = "H",
+                                              .opcode = UVCC_OP_ADD_PUBLIC, /* of 0: a copy */
+                                              .k = k,
+                                              .in_count = 1,
+                                              .in = {x},
+                                              .out_count = 1,
+                                              .out = {to}});
+}
+
+/* Names of temporary tensors go on from entry to entry. Numbers of ops begin anew, each entry's
+ * with another one: of entries without inputs the numbers say which one a step is. */
+enum { LAYER_FROM = 0, WINDOW_FROM = 1, HEAD_FROM = 2 };
+typedef struct streamed {
+    const uvcc_model_config *c;
+    uvcc_program *p;
+    const uint32_t *weights;
+    uvcc_emit e;
+    uint32_t hidden, padding;
+} streamed;
+
+static int add_embed(streamed *s, uint32_t x, const uvcci_message *m) {
+    uint32_t y = 0;
+    const int err = uvcci_model_emit_begin(s->c, &s->e, s->weights, x, &y, m);
+    return err < 0 ? err : keep(s->p, s->e.k, y, s->hidden);
+}
+
+static int add_layer(streamed *s, uint32_t layer, const uvcci_message *m) {
+    uint32_t y = 0;
+    s->e.k = layer == 0 ? LAYER_FROM : WINDOW_FROM;
+    int err = uvcc_program_entry(s->p, uvcc_model_streamed_entry(s->c, layer));
+    if (err >= 0)
+        err = uvcc_model_emit_layer(s->c, &s->e, layer, s->weights, s->hidden, s->padding, &y,
+                                    m->text, m->cap);
+    return err < 0 ? err : keep(s->p, s->e.k, y, s->hidden);
+}
+
+static int add_head(streamed *s, const ends *of, const uvcci_message *m) {
+    uint32_t y = 0;
+    s->e.k = HEAD_FROM;
+    int err = uvcc_program_entry(s->p, "head");
+    if (err >= 0)
+        err = uvcci_model_emit_finish(s->c, &s->e, s->weights, s->hidden, s->padding, &y, m);
+    return err < 0 ? err : add_output(s->c, s->p, s->e.k, y, of);
+}
+
+/* The entry "embed" is open: its inputs, and the tensors that stay. */
+static int add_kept(streamed *s, const ends *of, uint32_t *x) {
+    uvcc_tensor_desc in, pad;
+    (void)uvcc_model_inputs(s->c, &in, &pad);
+    uvcc_tensor_desc h = {.name = "H",
+                          .rows = s->c->sequences * s->c->tokens,
+                          .cols = s->c->width,
+                          .bits = (uint8_t)uvcci_model_value_bits(s->c),
+                          .scale = s->c->frac_bits,
+                          .lifetime = UVCC_PERSIST,
+                          .in_buffer_of = UVCC_NO_TENSOR};
+    pad.lifetime = UVCC_PERSIST;
+    const int hidden = uvcc_program_tensor(s->p, &h);
+    int err = hidden < 0 ? hidden : add_input(s->p, "X", in, UVCC_MODEL_IN_X, of);
+    s->hidden = (uint32_t)hidden;
+    *x = (uint32_t)err;
+    if (err >= 0 && s->c->padding) {
+        err = add_input(s->p, "PADDING", pad, UVCC_MODEL_IN_PADDING, of);
+        s->padding = (uint32_t)err;
+    }
+    return err;
+}
+
+static int add_streamed(streamed *s, const ends *of, const uvcci_message *m) {
+    const uint32_t other = other_layer(s->c);
+    uint32_t x = 0;
+    int err = uvcc_program_entry(s->p, "embed");
+    if (err >= 0)
+        err = add_kept(s, of, &x);
+    if (err >= 0)
+        err = add_embed(s, x, m);
+    if (err >= 0)
+        err = add_layer(s, 0, m);
+    if (err >= 0 && other < s->c->layers)
+        err = add_layer(s, other, m);
+    return err >= 0 ? add_head(s, of, m) : err;
+}
+
+int uvcc_model_forward_streamed(const uvcc_model_config *c, uvcc_program *p, uint8_t owner,
+                                uint8_t receiver, uint32_t *tensors, const uvcc_allocator *al,
+                                char *message, size_t message_cap) {
+    const uvcci_message m = {message, message_cap};
+    const ends of = {.owner = owner, .receiver = receiver, .lifetime = UVCC_TRANSIENT};
+    int err = check_forward(c, p, tensors, al, &m);
+    if (err == 0)
+        err = check_parties(owner, receiver, &m);
+    if (err == 0 && c->weights == UVCC_MODEL_PUBLIC_WEIGHTS)
+        err = uvcci_fail(&m, UVCC_ERR_CONFIG, "weights: public ones are not streamed");
+    if (err == 0)
+        err = stream_weights(c, p, tensors, &m);
+    if (err < 0)
+        return err;
+    streamed s = {.c = c,
+                  .p = p,
+                  .weights = tensors,
+                  .e = {.program = p, .phase = UVCC_FWD, .prefix = "", .alloc = al},
+                  .padding = UVCC_NO_TENSOR};
+    err = add_streamed(&s, &of, &m);
+    if (err < 0 && message != NULL && message_cap != 0 && message[0] == '\0')
+        return uvcci_fail(&m, err, "%s", uvcc_error_text(err));
+    return err < 0 ? err : 0;
+}
+
+/* ---- whole programs ---- */
 
 /* *out is set at the end, so that a call that fails changes nothing. */
 int uvcc_model_program(uvcc_program **out, const uvcc_model_config *c, uint8_t owner,

@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Weights that their owner shared once, in files: three processes of `uvcc party` infer and serve with them, to the bit as with
+weights that come with each run, and without the checkpoint; a file that is damaged, or is not this party's of this sharing, is
+refused by what it is.
+
+shares.py --uvcc TOOL --models DIR [CASE...]
+"""
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import traceback
+
+from job import Job, Service, WAIT_S, changed
+
+IDS, TOKENS = '71,5,88,23,61,14,96,42', 8
+NUMBERS = {'mode': 'exact', 'value_bits': 7, 'inner_bits': 7}
+HEAD, PIECE, OWNER = 336, 65536, 1
+
+
+def read_json(path):
+    with open(path, encoding='utf-8') as f:
+        return json.load(f)
+
+
+class Shared(Service):
+    """The three parties, whose weights are shared: made() makes the files, and data names them."""
+
+    def __init__(self, a, directory, kind='infer', model='gpt2', **run):
+        self.model, self.clients = f'{a.models}/{model}', []
+        run = {'kind': kind, 'model': read_json(f'{self.model}/config.json'), 'tokens': TOKENS, 'gives': 'last', 'weights': 'shared',
+               **NUMBERS, **run}
+        data = {p: {'shares': f'shares/party-{p}.shares'} for p in range(3)}
+        changes = {}
+        if kind == 'serve':
+            alice = subprocess.run([a.uvcc, 'keygen', '--out', f'{directory}/alice.key'], check=True, stdout=subprocess.PIPE,
+                                   text=True).stdout.strip()
+            changes = {p: {'clients': {'listen': f'unix:clients-{p}.sock', 'list': [{'name': 'alice', 'key': alice}]}} for p in range(3)}
+        else:
+            data[0]['ids'] = IDS
+            changes[0] = {'output': {'answer': 'answer.json'}}
+        super().__init__(a.uvcc, directory, run, 'unix', data, {'name': 'shared'}, changes)
+        self.run_of = run
+
+    def path(self, p, name='shares'):
+        return f'{self.directory}/{name}/party-{p}.shares'
+
+    def made(self, name='shares', **changes):
+        """What `--share` says."""
+        config = json.loads(json.dumps(self.config[OWNER]))
+        config['data'] = {'model': self.model}
+        config['job']['run'].update(changes)
+        with open(f'{self.directory}/share.json', 'w', encoding='utf-8') as f:
+            json.dump(config, f)
+        return subprocess.run([self.uvcc, 'party', '--config', 'share.json', '--share', name], cwd=self.directory, check=True,
+                              stdout=subprocess.PIPE, text=True).stdout
+
+    def checked(self, p):
+        """Status and words of --check."""
+        done = subprocess.run([self.uvcc, 'party', '--config', f'party-{p}.json', '--check'], cwd=self.directory, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return done.returncode, done.stderr
+
+    def wanted(self):
+        numbers = [word for key, value in NUMBERS.items() for word in (f'--{key.replace("_", "-")}', str(value))]
+        subprocess.run([self.uvcc, 'infer', '--model', self.model, '--ids', IDS, '--gives', self.run_of['gives'], *numbers, '--output', 'want.json'],
+                       cwd=self.directory, check=True, stdout=subprocess.DEVNULL)
+        return read_json(f'{self.directory}/want.json')
+
+    def asked(self):
+        """What a client is told."""
+        config = {'job': 'shared', 'identity': 'alice.key', 'run': self.run_of, 'parties':
+                  [{'address': f'unix:clients-{p}.sock', 'key': self.config[p]['parties'][p]['key']} for p in range(3)]}
+        with open(f'{self.directory}/client.json', 'w', encoding='utf-8') as f:
+            json.dump(config, f)
+        client = subprocess.Popen([self.uvcc, 'client', '--config', 'client.json', '--ids', IDS, '--output', 'answer.json', '--patience',
+                                   str(int(WAIT_S))], cwd=self.directory)
+        self.clients.append(client)
+        while client.poll() is None:
+            self.hear(0.05)
+        assert client.returncode == 0, client.returncode
+        return read_json(f'{self.directory}/answer.json')
+
+
+def weights_of(model):
+    """Of a checkpoint without heads: positions beyond the tokens are no weights of a pass."""
+    with open(f'{model}/model.safetensors', 'rb') as f:
+        header = json.loads(f.read(struct.unpack('<Q', f.read(8))[0]))
+    sizes = {}
+    for name, one in header.items():
+        if name != '__metadata__':
+            rows = TOKENS if name.endswith('wpe.weight') else None
+            shape = ([rows] + one['shape'][1:]) if rows else one['shape']
+            sizes[name] = 1
+            for n in shape:
+                sizes[name] *= n
+    return sum(size for name, size in sizes.items() if not name.endswith(('.attn.bias', 'masked_bias', 'lm_head.weight')))
+
+
+def infers(a, directory):
+    """The answer of one process; each file's bytes: 8 a weight, or none; the files say nothing twice."""
+    s = Shared(a, directory)
+    try:
+        said = s.made()
+        sizes = [os.path.getsize(s.path(p)) for p in range(3)]
+        words = weights_of(s.model)
+        sealed = HEAD + 8 * words + 16 * -(-words // PIECE)
+        assert sizes == [HEAD, sealed, sealed], (sizes, sealed)
+        assert [line.split()[-2] for line in said.splitlines()] == [str(size) for size in sizes], said
+        assert [os.stat(s.path(p)).st_mode & 0o777 for p in range(3)] == [0o600] * 3
+        bodies = []
+        for p in (1, 2):
+            with open(s.path(p), 'rb') as f:
+                bodies.append(f.read()[HEAD:])
+        assert bodies[0] != bodies[1], 'the same component under the same key'
+        codes = s.run()
+        if codes != [0, 0, 0]:
+            s.show()
+        assert codes == [0, 0, 0], codes
+        assert read_json(f'{directory}/answer.json') == s.wanted()
+        s.made('again')
+        with open(s.path(1), 'rb') as f, open(s.path(1, 'again'), 'rb') as g:
+            assert hashlib.sha256(f.read()).digest() != hashlib.sha256(g.read()).digest(), 'two sharings are alike'
+        print(f'{words} weights: files of {sizes} bytes')
+    finally:
+        s.end()
+
+
+def streams(a, directory):
+    """A layer's weights at a time, of every architecture: layers that are alike and layers of two windows, padding, all that stands
+    before and behind them. A party is killed between two layers."""
+    for model, gives, more in (('gpt2', 'logits', {}), ('gpt_neo', 'last', {}), ('llama', 'last', {}), ('bert', 'pooled', {}),
+                               ('bert_labels', 'labels', {'padding': True})):
+        place = f'{directory}/{model}'
+        os.mkdir(place)
+        s = Shared(a, place, model=model, gives=gives, weights='streamed', **more)
+        try:
+            s.made()
+            if model == 'gpt2':
+                for p in range(3):
+                    s.start(p, *(['--die-after-step', '2'] if p == 2 else []))
+                s.wait(lambda s=s: not s.alive(2), 'a party dies')
+                s.start(2)
+                codes = s.finish()
+            else:
+                codes = s.run()
+            if codes != [0, 0, 0]:
+                s.show()
+            assert codes == [0, 0, 0], (model, codes)
+            assert read_json(f'{place}/answer.json') == s.wanted(), model
+        finally:
+            s.end()
+
+
+def serves(a, directory):
+    """A service that is started again needs neither checkpoint nor owner's file of it."""
+    s = Shared(a, directory, 'serve', takes='one-hot')
+    try:
+        s.made()
+        for _ in range(2):
+            s.start_all()
+            assert s.asked() == s.wanted()
+            s.stop()
+        s.start_all()
+        assert s.asked() == s.wanted()
+        s.kill(2)
+        s.start(2)
+        assert s.asked() == s.wanted()
+        s.stop()
+    finally:
+        s.end()
+
+
+def other_sharings(a, directory):
+    """A party with a file of another sharing waits, and says so."""
+    s = Shared(a, directory)
+    try:
+        s.made()
+        s.made('other')
+        s.config[2]['data']['shares'] = 'other/party-2.shares'
+        s.write(2)
+        s.start_all()
+        s.wait(lambda: any('data.shares of one sharing' in q.err for q in s.parties), 'a sharing that does not fit')
+        s.kill(2)
+        s.config[2]['data']['shares'] = 'shares/party-2.shares'
+        s.write(2)
+        s.start(2)
+        codes = s.finish()
+        assert codes == [0, 0, 0], codes
+        assert read_json(f'{directory}/answer.json') == s.wanted()
+    finally:
+        s.end()
+
+
+def damaged(s):
+    """Each kind of harm, by what is said of it."""
+    with open(s.path(2), 'rb') as f:
+        good = f.read()
+
+    def with_byte(at, bit=1):
+        return good[:at] + bytes([good[at] ^ bit]) + good[at + 1:]
+    yield good[:100], 'holds no shares of weights'
+    yield b'', 'holds no shares of weights'
+    yield good[:-1], 'is damaged'
+    yield good + b'\0', 'is damaged'
+    yield good[:HEAD], 'is damaged'
+    yield with_byte(0), 'holds no shares of weights'
+    yield with_byte(8), 'is of version'
+    for at in (14, 20, 60, 115, 130, 250, 280, 335): # the head's fields are signed
+        yield with_byte(at), 'is damaged'
+    yield with_byte(HEAD), 'is damaged' # a value, its seal
+    yield with_byte(len(good) - 1), 'is damaged'
+
+
+def refusals(a, directory):
+    s = Shared(a, directory)
+    try:
+        s.made()
+        assert s.checked(2)[0] == 0, s.checked(2)
+        for data, says in damaged(s):
+            with open(f'{directory}/bad.shares', 'wb') as f:
+                f.write(data)
+            s.config[2]['data']['shares'] = 'bad.shares'
+            s.write(2)
+            status, said = s.checked(2)
+            assert status == 2 and f'data.shares: ./bad.shares: {says}' in said, (status, said, says)
+        s.made('model', frac_bits=14)
+        shutil.copytree(f'{directory}/shares', f'{directory}/swapped')
+        for path, says in (('model/party-2.shares', 'is of another model'), ('shares/party-1.shares', 'is of party 1, and this is party 2'),
+                           ('missing', 'cannot be read')):
+            s.config[2]['data']['shares'] = path
+            s.write(2)
+            status, said = s.checked(2)
+            assert status == 2 and f'data.shares: ./{path}: {says}' in said, (status, said, says)
+        strange = Shared(a, tempfile.mkdtemp(dir=directory))
+        strange.made()
+        s.config[2]['data']['shares'] = strange.path(2)
+        s.write(2)
+        status, said = s.checked(2)
+        assert status == 2 and 'was made for other parties' in said, (status, said)
+        # What is damaged behind the head is found when it is read, too.
+        s.config[2]['data']['shares'] = 'bad.shares'
+        s.write(2)
+        codes = s.run()
+        assert codes[2] == 2 and 'bad.shares: is damaged' in s.parties[2].err, (codes, s.parties[2].err)
+    finally:
+        s.end()
+
+
+def words(a, directory):
+    """What a configuration says wrong of shares."""
+    s = Shared(a, directory)
+    good = json.loads(json.dumps(s.config[1]))
+    s.made()
+    for path, value, says in ((['data', 'shares'], None, 'data.shares is missing'),
+                              (['data', 'model'], 'x', None), # its owner's, for --share
+                              (['job', 'run', 'weights'], 'secret', 'data.shares does nothing'),
+                              (['job', 'run', 'weights'], 'known', 'give one of "secret", "public", "shared"')):
+        s.config[1] = changed(good, path, value)
+        if path[-1] == 'weights':
+            s.config[1]['data'].update({'model': s.model})
+        s.write(1)
+        status, said = s.checked(1)
+        assert (status == 0 if says is None else status == 2 and says in said), (path, status, said)
+    for p, says in ((0, 'job.run.weights_owner'), (2, 'job.run.weights_owner')):
+        done = subprocess.run([s.uvcc, 'party', '--config', f'party-{p}.json', '--share', 'x'], cwd=directory, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 2 and says in done.stderr, done.stderr
+
+
+CASES = {'infers': infers, 'streams': streams, 'serves': serves, 'other_sharings': other_sharings, 'refusals': refusals, 'words': words}
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument('--uvcc', required=True, type=os.path.abspath)
+    ap.add_argument('--models', required=True, type=os.path.abspath)
+    ap.add_argument('cases', nargs='*')
+    a = ap.parse_args()
+    bad = 0
+    for name in a.cases or CASES:
+        directory = tempfile.mkdtemp()
+        try:
+            CASES[name](a, directory)
+            print(f'{name}: ok')
+        except (AssertionError, SystemExit):
+            traceback.print_exc()
+            print(f'{name}: FAILED')
+            bad += 1
+        finally:
+            shutil.rmtree(directory)
+    return 1 if bad else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
