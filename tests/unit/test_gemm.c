@@ -55,9 +55,11 @@ static void emulated_multiply(size_t steps, const uint8_t *a, const uint8_t *b, 
 }
 
 /* Signed digits one by one, low first, each with its borrow. */
-static void plain_split(const uint64_t *words, bool quads, uint8_t *out) {
+static void plain_split(const uint64_t *words, const uint64_t *add, size_t step, bool quads,
+                        uint8_t *out) {
     for (unsigned i = 0; i < 64; i++) {
-        uint64_t x = words[i];
+        const size_t at = i / 16 * step + i % 16;
+        uint64_t x = words[at] + (add != NULL ? add[at] : 0);
         for (unsigned d = 0; d < 8; d++) {
             const int digit = (int)(x & 0xff) - (x & 0x80 ? 256 : 0);
             out[d * UVCCI_TILE_BYTES + (quads ? i % 16 * 4 + i / 16 : i)] = (uint8_t)digit;
@@ -170,17 +172,22 @@ static void check_tiled(const uvcci_gemm_tile_ops *o, const product *q) {
     const uvcci_gemm_side xl = side_of(&q->xl, NULL, true), xh = side_of(&q->xh, NULL, true);
     const uvcci_gemm_side yl = side_of(&q->yl, NULL, false);
     const uvcci_gemm_side sum = side_of(&q->yl, q->yh.w, false);
+    const uvcci_gemm_term one = {xl, yl}, terms[] = {{xl, sum}, {xh, yl}};
 
     memcpy(q->z, q->start, bytes);
-    uvcci_gemm_tiled(o, m, n, k, xl, yl, q->z, n, false, scratch);
+    uvcci_gemm_tiled(o, m, n, k, &one, 1, q->z, n, false, scratch);
     assert_memory_equal(q->z, q->plain, bytes);
     memcpy(q->z, q->start, bytes);
-    uvcci_gemm_tiled(o, m, n, k, xl, yl, q->z, n, true, scratch);
+    uvcci_gemm_tiled(o, m, n, k, &one, 1, q->z, n, true, scratch);
     for (size_t e = 0; e < (size_t)m * n; e++)
         assert_true(q->z[e] == q->start[e] + q->plain[e]);
-    uvcci_gemm_tiled(o, m, n, k, xl, sum, q->z, n, false, scratch);
-    uvcci_gemm_tiled(o, m, n, k, xh, yl, q->z, n, true, scratch);
+    memcpy(q->z, q->start, bytes);
+    uvcci_gemm_tiled(o, m, n, k, terms, 2, q->z, n, false, scratch);
     assert_memory_equal(q->z, q->rss, bytes);
+    memcpy(q->z, q->start, bytes);
+    uvcci_gemm_tiled(o, m, n, k, terms, 2, q->z, n, true, scratch);
+    for (size_t e = 0; e < (size_t)m * n; e++)
+        assert_true(q->z[e] == q->start[e] + q->rss[e]);
     assert_false(configured);
     free(scratch);
 }
@@ -336,10 +343,10 @@ static void block_edges(void **state) {
 /* Around the sizes of tiles and of their blocks. */
 static void tile_edges(void **state) {
     (void)state;
-    static const uint32_t shapes[][3] = {{1, 1, 1},     {1, 40, 70},  {40, 1, 70},   {16, 16, 64},
-                                         {17, 65, 129}, {15, 17, 63}, {127, 3, 65},  {129, 17, 130},
-                                         {18, 513, 3},  {2, 530, 70}, {3, 18, 1023}, {2, 2, 1025},
-                                         {20, 5, 2100}, {33, 47, 192}};
+    static const uint32_t shapes[][3] = {
+        {1, 1, 1},     {1, 40, 70},    {40, 1, 70},    {16, 16, 64}, {17, 65, 129}, {15, 17, 63},
+        {127, 3, 65},  {129, 17, 130}, {18, 513, 3},   {2, 530, 70}, {3, 18, 1023}, {2, 2, 1025},
+        {20, 5, 2100}, {33, 47, 192},  {130, 257, 66}, {4, 18, 257}};
     uint64_t rng = 3;
     for (unsigned s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (unsigned t = s % 2; t < 4; t += 2)

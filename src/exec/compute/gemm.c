@@ -294,9 +294,7 @@ static void product(uvcci_gemm_backend b, size_t m, size_t n, size_t k,
         return;
 #if UVCCI_GEMM_HAS_AMX
     if (b == UVCCI_GEMM_AMX) {
-        for (size_t t = 0; t < count; t++)
-            uvcci_gemm_tiled(&uvcci_gemm_tile_amx, m, n, k, terms[t].x, terms[t].y, z, ldz,
-                             accumulate || t != 0, scratch);
+        uvcci_gemm_tiled(&uvcci_gemm_tile_amx, m, n, k, terms, count, z, ldz, accumulate, scratch);
         return;
     }
 #endif

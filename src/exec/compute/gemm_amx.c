@@ -100,11 +100,15 @@ VBMI static inline __m512i quads_of(__m512i v) {
 
 /* Eight words of 8 digits become eight runs of 8 bytes in each register; a transpose of registers
  * brings the runs of a digit together. */
-VBMI static void split(const uint64_t *words, bool quads, uint8_t *out) {
+VBMI static void split(const uint64_t *words, const uint64_t *add, size_t step, bool quads,
+                       uint8_t *out) {
     const __m512i bias = _mm512_set1_epi8((char)0x80);
     __m512i v[8], t[8], digit[8];
     UNROLL for (int i = 0; i < 8; i++) {
-        const __m512i w = _mm512_loadu_si512(words + 8 * i);
+        const size_t at = (size_t)(i / 2) * step + (size_t)(i % 2) * 8;
+        __m512i w = _mm512_loadu_si512(words + at);
+        if (add != NULL)
+            w = _mm512_add_epi64(w, _mm512_loadu_si512(add + at));
         v[i] = transpose_bytes(_mm512_xor_si512(_mm512_add_epi64(w, bias), bias));
     }
     UNROLL for (int i = 0; i < 4; i++) {

@@ -32,9 +32,11 @@ typedef struct uvcci_gemm_tile_ops {
     /* Around a product: the unit belongs to the host's thread otherwise. */
     void (*begin)(void);
     void (*end)(void);
-    /* Digits of 64 words, digit d to the 64 bytes at out + d * UVCCI_TILE_BYTES; in the order of
-     * the words, or, with `quads`, word 16 k + c at byte 4 c + k. */
-    void (*split)(const uint64_t *words, bool quads, uint8_t *out);
+    /* Digits of 64 words, four runs of 16 that begin `step` words apart, plus those of `add` where
+     * it is not NULL: digit d to the 64 bytes at out + d * UVCCI_TILE_BYTES; in the order of the
+     * words, or, with `quads`, word c of run k at byte 4 c + k. out is aligned to 64 bytes. */
+    void (*split)(const uint64_t *words, const uint64_t *add, size_t step, bool quads,
+                  uint8_t *out);
     /* sums[s] (16 x 16) = the sum over steps of the products of digits i and s - i. */
     void (*multiply)(size_t steps, const uint8_t *a, const uint8_t *b, int32_t *sums);
     /* z (rows x cols, at most 16 x 16, rows ldz words apart) = or += the joined sums. */
@@ -44,10 +46,11 @@ typedef struct uvcci_gemm_tile_ops {
 
 /* Scratch words of a product of this size. */
 size_t uvcci_gemm_tiled_scratch_words(uint32_t m, uint32_t n, uint32_t k);
-/* z (m x n, rows ldz words apart) = or += x y; k > 0. Scratch is aligned to 64 bytes. */
-void uvcci_gemm_tiled(const uvcci_gemm_tile_ops *o, size_t m, size_t n, size_t k, uvcci_gemm_side x,
-                      uvcci_gemm_side y, uint64_t *z, size_t ldz, bool accumulate,
-                      uint64_t *scratch);
+/* z (m x n, rows ldz words apart) = or += the sum of one or two terms' x y; k > 0. Scratch is
+ * aligned to 64 bytes. */
+void uvcci_gemm_tiled(const uvcci_gemm_tile_ops *o, size_t m, size_t n, size_t k,
+                      const uvcci_gemm_term *terms, size_t count, uint64_t *z, size_t ldz,
+                      bool accumulate, uint64_t *scratch);
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__)
 #define UVCCI_GEMM_HAS_AMX 1
