@@ -288,6 +288,7 @@ static int check_pointers(uvcci_lane *l, const uvcc_task *t) {
         all[0] = t->u.gemm.x;
         all[1] = t->u.gemm.y;
         all[2].lo = t->u.gemm.z;
+        all[2].hi = t->u.gemm.z_hi;
     } else if (t->kind == UVCC_TASK_BIT_SUMS) {
         all[0] = t->u.bits.x;
         all[2] = t->u.bits.out;

@@ -152,7 +152,7 @@ static uint64_t *new_scratch(uint32_t m, uint32_t n, uint32_t k) {
 static uvcci_gemm_side side_of(const matrix *a, const uint64_t *add, bool lanes_are_rows) {
     const size_t cols = a->trans ? a->rows : a->cols;
     const bool along = lanes_are_rows != a->trans;
-    return (uvcci_gemm_side){a->w, add, along ? cols : 1, along ? 1 : cols};
+    return (uvcci_gemm_side){a->w, add, along ? cols : 1, along ? 1 : cols, 0};
 }
 
 typedef struct product {
@@ -287,7 +287,7 @@ static void check_shape(uint32_t m, uint32_t n, uint32_t k, bool tx, bool ty, bo
         for (size_t e = 0; e < (size_t)m * n; e++)
             assert_true(z[e] == start[e] + plain[e]);
         memcpy(z, start, (size_t)m * n * 8);
-        uvcci_gemm_replicated p = {m, n, k, tx, ty, false, xl.w, xh.w, yl.w, yh.w, z, 0, 0, n};
+        uvcci_gemm_replicated p = {m, n, k, tx, ty, false, xl.w, xh.w, yl.w, yh.w, z, 0, 0, n, 0};
         p.ldx = tx ? m : k;
         p.ldy = ty ? k : n;
         uvcci_gemm_rss(backend, &p, scratch);

@@ -189,6 +189,28 @@ static void test_constants(void **state) {
     uvcc_program_free(p);
 }
 
+/* What is read by products alone lies in as few bytes as its bits take, and a constant, what turns,
+ * and shares in words. */
+static void test_widths(void **state) {
+    (void)state;
+    static const struct {
+        uint8_t bits;
+        uint32_t bytes;
+    } all[] = {{1, 2}, {15, 2}, {16, 4}, {31, 4}, {32, 8}};
+    uvcc_program *p;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        shape s = base();
+        s.t[W].bits = all[i].bits;
+        s.constant = i % 2 == 0;
+        assert_int_equal(build(&p, &s, NULL, 0), 0);
+        assert_int_equal(uvcc_program_element_bytes(p, W), all[i].bytes);
+        assert_int_equal(uvcc_program_element_bytes(p, T), 8);
+        assert_int_equal(uvcc_program_element_bytes(p, X), 8);
+        assert_int_equal(uvcc_program_element_bytes(p, TENSORS), 0);
+        uvcc_program_free(p);
+    }
+}
+
 /* ---- sessions ---- */
 
 static const int64_t x[ROWS * COLS] = {1, -2, 3, 4, 5, 6, -7, 8, 9, 10, 11, -12, 13, 14, 15, 16};
@@ -199,16 +221,16 @@ static const int64_t turned[ROWS * COLS] = {8,  -16, 24, 32,  56,   56,  40,  8,
 static const int64_t masked[ROWS * COLS] = {1,   -99, -99, -99, 5,   6,   -99, -99,
                                             -99, 10,  11,  -99, -99, -99, 15,  16};
 
-static void run_step(triangle *t, const uvcc_program *p, uint32_t step) {
+static void run_step_by(triangle *t, const uvcc_program *p, uint32_t step, const int64_t *by) {
     int64_t y[ROWS * OUT] = {0};
     for (size_t i = 0; i < ROWS * OUT; i++)
         for (size_t k = 0; k < COLS; k++)
-            y[i] += x[i / OUT * COLS + k] * w[k * OUT + i % OUT];
+            y[i] += x[i / OUT * COLS + k] * by[k * OUT + i % OUT];
     uvcc_reference *r;
     const uvcc_allocator al = uvcc_host_allocator();
     assert_int_equal(uvcc_reference_new(&r, p, &al), 0);
     assert_int_equal(uvcc_reference_set(r, X, x), 0);
-    assert_int_equal(uvcc_reference_set(r, W, w), 0);
+    assert_int_equal(uvcc_reference_set(r, W, by), 0);
     (void)uvcc_reference_set(r, T, turns); /* unless it is a constant */
     assert_int_equal(uvcc_reference_step(r, 0, NULL, 0), 0);
     triangle_agree(t, step, 0);
@@ -226,6 +248,37 @@ static void run_step(triangle *t, const uvcc_program *p, uint32_t step) {
                                 all[i].bytes);
     }
     uvcc_reference_free(r);
+}
+
+static void run_step(triangle *t, const uvcc_program *p, uint32_t step) {
+    run_step_by(t, p, step, w);
+}
+
+/* The greatest values of every width. */
+static void test_narrow(void **state) {
+    (void)state;
+    static const uint8_t bits[] = {15, 16, 31, 32};
+    for (size_t i = 0; i < sizeof bits; i++) {
+        triangle t;
+        uvcc_program *p;
+        const int64_t most = ((int64_t)1 << bits[i]) - 1;
+        int64_t by[COLS * OUT];
+        shape s = base();
+        for (size_t e = 0; e < COLS * OUT; e++)
+            by[e] = e % 3 == 0 ? most : e % 3 == 1 ? -most : w[e];
+        s.t[W].bits = bits[i];
+        s.t[Y].bits = 60;
+        assert_int_equal(build(&p, &s, NULL, 0), 0);
+        triangle_open(&t, p, &(triangle_options){.seed = 3});
+        triangle_ready(&t);
+        triangle_set_public(&t, W, by);
+        run_step_by(&t, p, 0, by);
+        by[0]++;
+        assert_int_equal(uvcc_session_set_public(t.s[0], W, by), UVCC_ERR_BOUND);
+        triangle_close(&t);
+        triangle_free(&t);
+        uvcc_program_free(p);
+    }
 }
 
 static void test_sessions(void **state) {
@@ -412,7 +465,8 @@ static void test_costs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_hash),
-        cmocka_unit_test(test_constants), cmocka_unit_test(test_sessions),
+        cmocka_unit_test(test_constants), cmocka_unit_test(test_widths),
+        cmocka_unit_test(test_narrow),    cmocka_unit_test(test_sessions),
         cmocka_unit_test(test_costs),     cmocka_unit_test(test_restart),
         cmocka_unit_test(test_unlike),    cmocka_unit_test(test_alike),
     };

@@ -42,11 +42,12 @@ typedef struct uvcci_gemm_replicated {
     const uint64_t *x_lo, *x_hi, *y_lo, *y_hi;
     uint64_t *z;
     size_t ldx, ldy, ldz;
+    unsigned y_bytes; /* 2 or 4: y_lo points at signed integers of so many bytes; 0: at words */
 } uvcci_gemm_replicated;
 /* The sum is made while packing, never stored whole. Small products are not packed: those of AMX
  * too are made with vectors then. scratch as above. */
 void uvcci_gemm_rss(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch);
 /* z = or += x_lo (y_lo + y_hi) of the same layouts; x_hi is NULL, and y_hi may be: then there is
- * nothing to add. */
+ * nothing to add, and y_lo may be narrow. */
 void uvcci_gemm_single(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch);
 #endif

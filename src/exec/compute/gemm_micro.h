@@ -18,11 +18,22 @@ typedef struct uvcci_gemm_direct {
 } uvcci_gemm_direct;
 
 /* One side of a product: the element of lane l (a row of op(x), a column of op(y)) at depth p is
- * src[l * lane + p * step], plus that of `add` where it is given. One of lane and step is 1. */
+ * src[l * lane + p * step], plus that of `add` where it is given. One of lane and step is 1. With
+ * `bytes` 2 or 4 src points at signed integers of so many bytes, and there is no `add`. */
 typedef struct uvcci_gemm_side {
     const uint64_t *src, *add;
     size_t lane, step;
+    unsigned bytes;
 } uvcci_gemm_side;
+
+/* Element i of what src points at; `bytes` is a constant where this is in a loop. */
+static inline uint64_t uvcci_gemm_element(const uvcci_gemm_side *s, unsigned bytes, size_t i) {
+    if (bytes == 2)
+        return (uint64_t)((const int16_t *)(const void *)s->src)[i];
+    if (bytes == 4)
+        return (uint64_t)((const int32_t *)(const void *)s->src)[i];
+    return s->src[i];
+}
 
 typedef struct uvcci_gemm_micro {
     /* c (mr x nr, rows ldc words apart) = or += A B over `depth`, at least 1: a holds depth columns

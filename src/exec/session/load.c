@@ -284,9 +284,9 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
         if (t->desc.lifetime != UVCC_PERSIST || t->buffer != i)
             continue;
         assert(t->elems != 0);
-        s->buffers[i].shares.lo = uvcci_arena_take(&s->tensors, t->elems * 8);
+        s->buffers[i].shares.lo = uvcci_arena_take(&s->tensors, uvcci_component_bytes(t));
         if (uvcci_components(&t->desc) == 2)
-            s->buffers[i].shares.hi = uvcci_arena_take(&s->tensors, t->elems * 8);
+            s->buffers[i].shares.hi = uvcci_arena_take(&s->tensors, uvcci_component_bytes(t));
         if (s->buffers[i].shares.lo == NULL ||
             (s->buffers[i].shares.hi == NULL && uvcci_components(&t->desc) == 2))
             return UVCC_ERR_NOMEM;
