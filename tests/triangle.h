@@ -15,6 +15,7 @@ typedef struct triangle triangle;
 typedef struct triangle_options {
     uint64_t seed;
     bool datagram, audit_off;
+    bool borrow; /* parties 1 and 2 read party 0's public tensors */
     uint8_t suites;
     uvcc_cpu_mode mode;
     uint64_t compute_seed;

@@ -353,6 +353,7 @@ unsigned uvcci_gpu_describe_map(const uvcc_task *t, map_task to[2]) {
     return 2;
 }
 
+/* x.hi counts where y has shares, or where it has a product of its own. */
 product_task uvcci_gpu_describe_gemm(const uvcc_task *t) {
     const uint32_t m = t->u.gemm.m, n = t->u.gemm.n, k = t->u.gemm.k;
     const bool blocks = t->u.gemm.groups != 0, second = t->u.gemm.z_hi != NULL;

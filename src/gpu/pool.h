@@ -44,5 +44,7 @@ void uvcci_gpu_pool_give(uvcci_gpu_pool *p, void *at, size_t bytes);
 uint64_t uvcci_gpu_pool_held(uvcci_gpu_pool *p);
 /* The grower: the chunk that has a byte, or NULL; valid until the pool grows. */
 const uvcci_gpu_pool_chunk *uvcci_gpu_pool_find(const uvcci_gpu_pool *p, const void *at);
+/* The same for any thread: a copy of the chunk. false: there is none. */
+bool uvcci_gpu_pool_look(uvcci_gpu_pool *p, const void *at, uvcci_gpu_pool_chunk *out);
 
 #endif

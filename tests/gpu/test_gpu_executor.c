@@ -219,6 +219,64 @@ static void memory_of_a_device_is_refused(void **state) {
     assert_int_equal(cudaFree(foreign), 0);
 }
 
+/* ---- memory of another executor ---- */
+
+/* y of a product by a public matrix may lie with the lender, and nothing else. */
+static void memory_that_is_lent(void **state) {
+    enum { WORDS = 4 }; /* 2 x 2 */
+    static const int16_t y[WORDS] = {1, -2, 3, 4};
+    static const uint64_t x[WORDS] = {5, 6, 7, 8};
+    static const uint64_t want[WORDS] = {23, 14, 31, 18};
+    uint64_t got[WORDS];
+    uvcc_gpu_config cfg = card_config();
+    uvcc_gpu *lender = open_one(), *own = NULL;
+    const uvcc_allocator far = uvcc_gpu_allocator(lender);
+    (void)state;
+    int16_t *lent = far.alloc(far.user, sizeof y, UVCC_MEM_TENSOR);
+    uint64_t *lent_x = far.alloc(far.user, sizeof x, UVCC_MEM_TENSOR);
+    const uvcc_copy_item fill[] = {{(uint8_t *)lent, (const uint8_t *)y, sizeof y},
+                                   {(uint8_t *)lent_x, (const uint8_t *)x, sizeof x}};
+    const uvcc_task up = {.kind = UVCC_TASK_COPY, .u.copy = {.items = fill, .count = 2}};
+    assert_int_equal(card_status(lender, &(uvcc_job){.id = 1, .tasks = &up, .count = 1}), 0);
+    for (unsigned borrows = 0; borrows < 2; borrows++) {
+        cfg.lender = borrows != 0 ? lender : NULL;
+        own = card_open(&cfg);
+        const uvcc_allocator al = uvcc_gpu_allocator(own);
+        uint64_t *a = al.alloc(al.user, sizeof x, UVCC_MEM_TENSOR);
+        uint64_t *z = al.alloc(al.user, sizeof x, UVCC_MEM_TENSOR);
+        const uvcc_copy_item in = {(uint8_t *)a, (const uint8_t *)x, sizeof x};
+        const uvcc_copy_item out = {(uint8_t *)got, (const uint8_t *)z, sizeof got};
+        uvcc_task tasks[] = {{.kind = UVCC_TASK_COPY, .u.copy = {.items = &in, .count = 1}},
+                             {.kind = UVCC_TASK_GEMM,
+                              .u.gemm = {.m = 2,
+                                         .n = 2,
+                                         .k = 2,
+                                         .y_bytes = sizeof y[0],
+                                         .x = {a, NULL},
+                                         .y = {(uint64_t *)(void *)lent, NULL},
+                                         .z = z}},
+                             {.kind = UVCC_TASK_COPY, .u.copy = {.items = &out, .count = 1}}};
+        const uvcc_job job = {.id = 2, .tasks = tasks, .count = 3};
+        assert_int_equal(card_status(own, &job), borrows != 0 ? 0 : UVCC_ERR_JOB);
+        if (borrows != 0)
+            assert_memory_equal(got, want, sizeof want);
+        else
+            assert_non_null(strstr(uvcc_gpu_trouble(own), "y is not memory"));
+        tasks[1].u.gemm.x.lo = lent_x; /* y alone is lent, */
+        assert_int_equal(card_status(own, &job), UVCC_ERR_JOB);
+        tasks[1].u.gemm.x.lo = a;
+        tasks[1].u.gemm.y_bytes = 0; /* and no shares of it */
+        tasks[1].u.gemm.y = (uvcc_shares){lent_x, lent_x};
+        assert_int_equal(card_status(own, &job), UVCC_ERR_JOB);
+        al.free(al.user, a, sizeof x, UVCC_MEM_TENSOR);
+        al.free(al.user, z, sizeof x, UVCC_MEM_TENSOR);
+        uvcc_gpu_free(own);
+    }
+    far.free(far.user, lent, sizeof y, UVCC_MEM_TENSOR);
+    far.free(far.user, lent_x, sizeof x, UVCC_MEM_TENSOR);
+    uvcc_gpu_free(lender);
+}
+
 /* ---- copies ---- */
 
 /* Each item reads what the one before wrote; the kernel runs them the other way round. */
@@ -561,6 +619,7 @@ int main(void) {
         cmocka_unit_test(what_is_read_is_not_written),
         cmocka_unit_test(copies_are_within_budgets),
         cmocka_unit_test(memory_of_a_device_is_refused),
+        cmocka_unit_test(memory_that_is_lent),
         cmocka_unit_test(items_of_a_copy_keep_their_order),
         cmocka_unit_test(tensors_are_zero_when_they_come_back),
         cmocka_unit_test(messages_are_zero_when_they_come_back),

@@ -302,6 +302,124 @@ static void test_sessions(void **state) {
     uvcc_program_free(p);
 }
 
+/* ---- values that one session has for others ---- */
+
+static void set_borrowed(triangle *t, uint32_t tensor, const int64_t *v) {
+    assert_int_equal(uvcc_session_set_public(t->s[0], tensor, v), 0);
+    for (unsigned i = 1; i < 3; i++) {
+        int rc;
+        while ((rc = uvcc_session_set_borrowed(t->s[i], tensor)) == UVCC_ERR_AGAIN)
+            assert_true(triangle_turn(t));
+        assert_int_equal(rc, 0);
+    }
+}
+
+/* Results and roots are those of three copies, of values that change between steps too, and who
+ * borrows has less memory. */
+static void test_borrowed(void **state) {
+    (void)state;
+    uint8_t root[2][2][32];
+    uint64_t bytes[2];
+    uvcc_program *p;
+    shape s = base();
+    int64_t other[COLS * OUT];
+    memcpy(other, w, sizeof w);
+    other[3] = -77;
+    s.constant = false;
+    assert_int_equal(build(&p, &s, NULL, 0), 0);
+    for (unsigned borrow = 0; borrow < 2; borrow++) {
+        triangle t;
+        uvcc_session_stats st;
+        triangle_open(
+            &t, p,
+            &(triangle_options){
+                .seed = 9, .borrow = borrow != 0, .mode = UVCC_CPU_DEFERRED, .compute_seed = 8});
+        triangle_ready(&t);
+        uvcc_session_get_stats(t.s[1], &st);
+        bytes[borrow] = st.tensor_bytes;
+        for (uint32_t step = 0; step < 2; step++) {
+            const int64_t *by = step == 0 ? w : other;
+            if (step == 0 && borrow != 0)
+                set_borrowed(&t, T, turns);
+            else if (step == 0)
+                triangle_set_public(&t, T, turns);
+            if (borrow != 0)
+                set_borrowed(&t, W, by);
+            else
+                triangle_set_public(&t, W, by);
+            run_step_by(&t, p, step, by);
+            memcpy(root[borrow][step], t.root[2], 32);
+        }
+        triangle_close(&t);
+        triangle_free(&t);
+    }
+    assert_memory_equal(root[0], root[1], sizeof root[0]);
+    assert_true(bytes[1] < bytes[0]);
+    uvcc_program_free(p);
+}
+
+static void drop(void *user, const uint8_t *bytes, size_t len) {
+    (void)user;
+    (void)bytes;
+    (void)len;
+}
+
+static void records(uvcc_config *c) {
+    c->record.write = drop;
+}
+
+/* Who may borrow what, from whom, when. */
+static void test_borrowing_refused(void **state) {
+    (void)state;
+    triangle t, u;
+    uvcc_program *p, *other;
+    shape s = base();
+    s.constant = false;
+    assert_int_equal(build(&p, &s, NULL, 0), 0);
+    s.t[W].bits = 9;
+    assert_int_equal(build(&other, &s, NULL, 0), 0);
+    triangle_open(&t, p, &(triangle_options){.seed = 9, .borrow = true, .mode = UVCC_CPU_DEFERRED});
+    triangle_ready(&t);
+    assert_int_equal(uvcc_session_borrow_public(t.s[1], t.s[0]), UVCC_ERR_STATE);
+    assert_int_equal(uvcc_session_set_borrowed(t.s[1], W), UVCC_ERR_STATE); /* nobody has set it */
+    assert_int_equal(uvcc_session_set_borrowed(t.s[1], X), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_set_borrowed(t.s[0], W), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_set_public(t.s[1], W, w), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_set_public(t.s[0], W, w), 0);
+    int rc = uvcc_session_set_borrowed(t.s[1], W);
+    assert_int_equal(rc, UVCC_ERR_AGAIN);
+    for (; rc == UVCC_ERR_AGAIN; rc = uvcc_session_set_borrowed(t.s[1], W))
+        assert_true(triangle_turn(&t));
+    assert_int_equal(rc, 0);
+    assert_int_equal(uvcc_session_step(t.s[1], 0, 0, triangle_now(&t)), UVCC_ERR_STATE); /* T */
+    assert_non_null(strstr(uvcc_session_error_detail(t.s[1]), "T is borrowed and was not set"));
+    const uvcc_allocator al = test_allocator(&t.mem);
+    uvcc_config c;
+    uvcc_session *one, *two;
+    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
+    c.alloc = al;
+    c.random = uvcc_seeded(&t.rnd[0], 5, 0);
+    memset(c.identity.sid_job, 1, 32);
+    memset(c.identity.sign_seed, 2, 32);
+    for (unsigned q = 1; q < 3; q++)
+        memset(c.identity.pair_secret[q], 2 + (int)q, 32);
+    assert_int_equal(uvcc_session_new(&one, &c), 0);
+    assert_int_equal(uvcc_session_new(&two, &c), 0);
+    assert_int_equal(uvcc_session_borrow_public(one, NULL), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_borrow_public(one, one), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_borrow_public(one, two), UVCC_ERR_STATE); /* it has no program */
+    assert_int_equal(uvcc_session_borrow_public(one, t.s[0]), 0);
+    assert_int_equal(uvcc_session_load_program(one, other), UVCC_ERR_PROGRAM);
+    uvcc_session_free(one);
+    uvcc_session_free(two);
+    triangle_free(&t);
+    triangle_make(&u, p, &(triangle_options){.seed = 9, .tweak = records});
+    assert_int_equal(uvcc_session_borrow_public(u.s[2], u.s[0]), UVCC_ERR_CONFIG);
+    triangle_free(&u);
+    uvcc_program_free(p);
+    uvcc_program_free(other);
+}
+
 /* ---- values that the parties have alike ---- */
 
 static void set(triangle *t, unsigned party, uint32_t tensor, const int64_t *v) {
@@ -468,6 +586,7 @@ int main(void) {
         cmocka_unit_test(test_constants), cmocka_unit_test(test_widths),
         cmocka_unit_test(test_narrow),    cmocka_unit_test(test_sessions),
         cmocka_unit_test(test_costs),     cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_borrowed),  cmocka_unit_test(test_borrowing_refused),
         cmocka_unit_test(test_unlike),    cmocka_unit_test(test_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -586,7 +586,9 @@ int subject_cost_of(const subject *s, subject_cost *out) {
     out->tensor_bytes = transient;
     for (uint32_t t = 0; t < uvcc_program_tensor_count(p); t++) {
         const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, t);
-        out->tensor_bytes += d->lifetime == UVCC_PERSIST ? bytes_of(p, t) : 0;
+        const uint64_t bytes = d->lifetime == UVCC_PERSIST ? bytes_of(p, t) : 0;
+        out->tensor_bytes += bytes;
+        out->public_bytes += d->sharing == UVCC_PUBLIC ? bytes : 0;
     }
     const uvcc_io_desc *io = uvcc_program_input_at(p, 0, 0);
     const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, io->tensor);

@@ -238,6 +238,11 @@ static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const voi
         rc = check_public(s, t, a);
     else if (t != NULL && t->desc.sharing == UVCC_PUBLIC)
         rc = uvcci_refuse(s, UVCC_ERR_USAGE, "%s is public: it has no shares", t->name);
+    if (rc == 0 && s->buffers[tensor].borrowed)
+        rc = uvcci_refuse(s, UVCC_ERR_USAGE,
+                          "%s is borrowed: set it in the session that lends it, then "
+                          "uvcc_session_set_borrowed",
+                          t->name);
     if (rc != 0)
         return rc;
     const size_t n = t->elems * 8;
@@ -261,6 +266,33 @@ static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const voi
     uvcci_set_push(s, set);
     s->buffers[tensor].set = true;
     s->buffers[tensor].told = b == NULL;
+    return 0;
+}
+
+/* What the lender's digest is of is what all three compare. No session that is recorded borrows. */
+int uvcc_session_set_borrowed(uvcc_session *s, uint32_t tensor) {
+    int rc;
+    if (s == NULL)
+        return UVCC_ERR_USAGE;
+    const uvcci_tensor *t = settable(s, tensor, &rc);
+    if (t == NULL)
+        return rc;
+    uvcci_buffer *b = &s->buffers[tensor];
+    if (!b->borrowed)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "%s is not borrowed", t->name);
+    const uvcci_buffer *from = &s->lender->buffers[tensor];
+    if (!from->set || from->digest == NULL)
+        return uvcci_refuse(s, UVCC_ERR_STATE, "%s has no value in the session that lends it",
+                            t->name);
+    if (uvcci_being_touched(s->lender, from->shares.lo))
+        return uvcci_refuse(s, UVCC_ERR_AGAIN, "%s is being set in the session that lends it",
+                            t->name);
+    if (b->digest == NULL)
+        b->digest = state_alloc(s, HASH_BYTES);
+    if (b->digest == NULL)
+        return uvcci_refuse(s, UVCC_ERR_NOMEM, "no memory to set %s", t->name);
+    memcpy(b->digest, from->digest, HASH_BYTES);
+    b->set = b->told = true;
     return 0;
 }
 
@@ -299,10 +331,18 @@ static int fill_unset(uvcc_session *s, bool constants) {
     return 0;
 }
 
-/* A checkpoint has no public tensors, so zeros in them would be another model. */
+/* A checkpoint has no public tensors, so zeros in them would be another model; nor is what another
+ * session has for this one to fill. */
 static int check_public_set(uvcc_session *s) {
-    for (uint32_t i = 0; i < s->program->tensor_count && s->step != 0; i++) {
+    for (uint32_t i = 0; i < s->program->tensor_count; i++) {
         const uvcci_tensor *t = &s->program->tensors[i];
+        if (s->buffers[i].borrowed && !s->buffers[i].set)
+            return uvcci_refuse(s, UVCC_ERR_STATE,
+                                "%s is borrowed and was not set: uvcc_session_set_borrowed it "
+                                "before the first step",
+                                t->name);
+        if (s->step == 0)
+            continue;
         if (t->desc.sharing == UVCC_PUBLIC && t->constant == NULL && !s->buffers[i].set)
             return uvcci_refuse(s, UVCC_ERR_STATE,
                                 "%s is public, so no checkpoint has it: uvcc_session_set_public "
