@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "exec/compute/gemm_micro.h"
+#include "exec/compute/gemm_narrow.h"
 #include "exec/compute/gemm_tiled.h"
 
 /* Every mr divides MAX_MR, which divides MC; no nr is above MAX_NR. */
@@ -208,6 +209,8 @@ size_t uvcci_gemm_scratch_words(uvcci_gemm_backend b, uint32_t m, uint32_t n, ui
     if (b != UVCCI_GEMM_AUTO && b != UVCCI_GEMM_AMX)
         return words;
     const size_t tiled = uvcci_gemm_tiled_scratch_words(m, n, k);
+    const size_t narrow = uvcci_gemm_narrow_scratch_words(m, n, k);
+    words = narrow > words ? narrow : words;
     return tiled > words ? tiled : words;
 }
 
@@ -381,14 +384,39 @@ static void direct_product(const uvcci_gemm_micro *u, const uvcci_gemm_replicate
 
 void uvcci_gemm_single(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch) {
     const uvcci_gemm_side x = side_of(p->x_lo, NULL, !p->trans_x, p->ldx);
-    uvcci_gemm_side y = side_of(p->y_lo, p->y_hi, p->trans_y, p->ldy);
-    y.bytes = p->y_bytes;
-    assert(p->ldz >= p->n && p->x_hi == NULL && (y.bytes == 0 || y.add == NULL));
+    const uvcci_gemm_side y = side_of(p->y_lo, p->y_hi, p->trans_y, p->ldy);
+    assert(p->ldz >= p->n && p->x_hi == NULL && p->y_bytes == 0);
     if (is_vector(p->m, p->n, x, y, p->ldz))
         vector_product(micro_of(b), p->m, p->n, p->k, x, y, p->z, p->accumulate, scratch);
     else
         product(resolve(b, p->m, p->n, p->k), p->m, p->n, p->k, &(uvcci_gemm_term){x, y}, 1, p->z,
                 p->ldz, p->accumulate, scratch);
+}
+
+void uvcci_gemm_public(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *z_hi,
+                       uint64_t *scratch) {
+    const uvcci_gemm_side x[2] = {side_of(p->x_lo, NULL, !p->trans_x, p->ldx),
+                                  side_of(p->x_hi, NULL, !p->trans_x, p->ldx)};
+    uint64_t *const z[2] = {p->z, z_hi};
+    const size_t m = p->m, n = p->n, k = p->k, count = z_hi != NULL ? 2 : 1;
+    uvcci_gemm_side y = side_of(p->y_lo, NULL, p->trans_y, p->ldy);
+    const uvcci_gemm_backend best = resolve(b, p->m, p->n, p->k);
+    assert(p->ldz >= n && p->y_hi == NULL && (count == 1 || p->x_hi != NULL));
+    y.bytes = p->y_bytes;
+#if UVCCI_GEMM_HAS_AMX
+    if (best == UVCCI_GEMM_AMX && y.bytes != 0 && k != 0 && !is_vector(m, n, x[0], y, p->ldz)) {
+        const uvcci_gemm_narrow_product t = {
+            m, n, k, x, &y, z, count, p->ldz, p->accumulate, micro_of(UVCCI_GEMM_AVX512)};
+        uvcci_gemm_narrow(&uvcci_gemm_narrow_amx, &t, scratch);
+        return;
+    }
+#endif
+    for (size_t c = 0; c < count; c++)
+        if (is_vector(m, n, x[c], y, p->ldz))
+            vector_product(micro_of(b), m, n, k, x[c], y, z[c], p->accumulate, scratch);
+        else
+            product(y.bytes != 0 && best == UVCCI_GEMM_AMX ? UVCCI_GEMM_AVX512 : best, m, n, k,
+                    &(uvcci_gemm_term){x[c], y}, 1, z[c], p->ldz, p->accumulate, scratch);
 }
 
 void uvcci_gemm_rss(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch) {

@@ -31,46 +31,34 @@ static_assert(UVCCI_TILE_DIGITS == sizeof(uint64_t), "an operand packs into as m
 /* --- Packing ---------------------------------------------------------------------------------- */
 
 /* One step of a panel as words, padded with zeros: lane l, depth p at out[l * to_lane + p *
- * to_step]. `bytes` and `add` are constants where this is inlined. */
-static inline __attribute__((always_inline)) void
-gather_words(const uvcci_gemm_side *s, size_t at, size_t lanes, size_t depth, unsigned bytes,
-             bool add, size_t to_lane, size_t to_step, uint64_t *out) {
+ * to_step]. */
+static inline void gather(uvcci_gemm_side s, size_t at, size_t lanes, size_t depth, bool add,
+                          size_t to_lane, size_t to_step, uint64_t *out) {
     if (lanes < LANES || depth < STEP)
         memset(out, 0, LANES * STEP * sizeof *out);
     /* The inner loop follows memory. */
-    if (s->lane == 1) {
+    if (s.lane == 1) {
         for (size_t p = 0; p < depth; p++)
             for (size_t l = 0; l < lanes; l++) {
-                const size_t i = at + p * s->step + l;
-                out[l * to_lane + p * to_step] =
-                    uvcci_gemm_element(s, bytes, i) + (add ? s->add[i] : 0);
+                const size_t i = at + p * s.step + l;
+                out[l * to_lane + p * to_step] = s.src[i] + (add ? s.add[i] : 0);
             }
         return;
     }
     for (size_t l = 0; l < lanes; l++)
         for (size_t p = 0; p < depth; p++) {
-            const size_t i = at + l * s->lane + p;
-            out[l * to_lane + p * to_step] =
-                uvcci_gemm_element(s, bytes, i) + (add ? s->add[i] : 0);
+            const size_t i = at + l * s.lane + p;
+            out[l * to_lane + p * to_step] = s.src[i] + (add ? s.add[i] : 0);
         }
-}
-
-static inline void gather(const uvcci_gemm_side *s, size_t at, size_t lanes, size_t depth,
-                          size_t to_lane, size_t to_step, uint64_t *out) {
-    if (s->add != NULL)
-        gather_words(s, at, lanes, depth, 0, true, to_lane, to_step, out);
-    else if (s->bytes == 2)
-        gather_words(s, at, lanes, depth, 2, false, to_lane, to_step, out);
-    else if (s->bytes == 4)
-        gather_words(s, at, lanes, depth, 4, false, to_lane, to_step, out);
-    else
-        gather_words(s, at, lanes, depth, 0, false, to_lane, to_step, out);
 }
 
 static void pack_left(const uvcci_gemm_tile_ops *o, uvcci_gemm_side s, size_t at, size_t lanes,
                       size_t depth, uint8_t *out) {
     alignas(64) uint64_t words[LANES * STEP];
-    gather(&s, at, lanes, depth, STEP, 1, words);
+    if (s.add != NULL)
+        gather(s, at, lanes, depth, true, STEP, 1, words);
+    else
+        gather(s, at, lanes, depth, false, STEP, 1, words);
     for (size_t l = 0; l < LANES; l++)
         o->split(words + l * STEP, false, out + l * STEP);
 }
@@ -78,7 +66,10 @@ static void pack_left(const uvcci_gemm_tile_ops *o, uvcci_gemm_side s, size_t at
 static void pack_right(const uvcci_gemm_tile_ops *o, uvcci_gemm_side s, size_t at, size_t lanes,
                        size_t depth, uint8_t *out) {
     alignas(64) uint64_t words[LANES * STEP];
-    gather(&s, at, lanes, depth, 1, LANES, words);
+    if (s.add != NULL)
+        gather(s, at, lanes, depth, true, 1, LANES, words);
+    else
+        gather(s, at, lanes, depth, false, 1, LANES, words);
     for (size_t p = 0; p < STEP; p += QUAD)
         o->split(words + p * LANES, true, out + p * LANES);
 }

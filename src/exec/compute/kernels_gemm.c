@@ -41,6 +41,7 @@ static int gemm(uvcci_cpu_worker *w, const uvcc_task *t) {
                                .ldy = t->u.gemm.trans_y ? k : n,
                                .ldz = n,
                                .y_bytes = t->u.gemm.y_bytes};
+    uint64_t *const z_hi = t->u.gemm.z_hi;
     const bool blocks = t->u.gemm.groups != 0;
     const uvcc_gemm_layout none = {0};
     const uvcc_gemm_layout *lx = blocks ? &t->u.gemm.lx : &none;
@@ -54,21 +55,18 @@ static int gemm(uvcci_cpu_worker *w, const uvcc_task *t) {
     for (uint32_t g = 0; g < (blocks ? t->u.gemm.groups : 1); g++)
         for (uint32_t h = 0; h < (blocks ? t->u.gemm.heads : 1); h++) {
             const size_t at_x = g * lx->group + h * lx->head, at_y = g * ly->group + h * ly->head;
+            const size_t at_z = g * lz->group + h * lz->head;
             p.x_lo = x->lo + at_x;
-            p.x_hi = y->hi != NULL && x->hi != NULL ? x->hi + at_x : NULL;
+            p.x_hi = x->hi != NULL ? x->hi + at_x : NULL;
             p.y_lo = element_of(t, at_y);
             p.y_hi = y->hi != NULL ? y->hi + at_y : NULL;
-            const size_t at_z = g * lz->group + h * lz->head;
             p.z = t->u.gemm.z + at_z;
-            if (y->hi != NULL && x->hi != NULL)
+            if (y->hi == NULL)
+                uvcci_gemm_public(b, &p, z_hi != NULL ? z_hi + at_z : NULL, w->scratch);
+            else if (x->hi != NULL)
                 uvcci_gemm_rss(b, &p, w->scratch);
             else
                 uvcci_gemm_single(b, &p, w->scratch);
-            if (t->u.gemm.z_hi == NULL)
-                continue;
-            p.x_lo = x->hi + at_x;
-            p.z = t->u.gemm.z_hi + at_z;
-            uvcci_gemm_single(b, &p, w->scratch);
         }
     return 0;
 }
