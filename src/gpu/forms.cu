@@ -517,18 +517,24 @@ static cudaError_t run_few_rows(const product_task *t, unsigned sms, cudaStream_
     return cudaGetLastError();
 }
 
-/* A task's blocks one after the other; `block` is the first. */
-static uvcci_ring_product ring_product(const product_task *block) {
+/* A block of the task; of two products by one y that of both. */
+static uvcci_ring_product ring_product(const product_task *t, uint64_t which) {
+    const product_task b = product_block(t, which);
     uvcci_ring_product p = {};
-    p.m = block->m;
-    p.n = block->n;
-    p.k = block->k;
-    p.x = {block->x[0], block->x[1], block->x_row, block->x_col};
-    p.y = {(const uint64_t *)block->y[0], (const uint64_t *)block->y[1], block->y_row,
-           block->y_col};
-    p.z = block->z[0];
-    p.z_row = block->z_row;
-    p.accumulate = block->accumulate;
+    p.m = b.m;
+    p.n = b.n;
+    p.k = b.k;
+    p.x = {b.x[0], b.x[1], b.x_row, b.x_col};
+    p.y = {(const uint64_t *)b.y[0], (const uint64_t *)b.y[1], b.y_row, b.y_col};
+    p.z = b.z[0];
+    p.z_row = b.z_row;
+    p.accumulate = b.accumulate;
+    p.y_bytes = b.y_bytes;
+    if (t->products == 2) {
+        const product_task second = product_block(t, which + (uint64_t)t->groups * t->heads);
+        p.x.hi = second.x[0];
+        p.z_hi = second.z[0];
+    }
     return p;
 }
 
@@ -537,11 +543,13 @@ size_t uvcci_gpu_gemm_scratch(const product_task *t) {
     const uint64_t least_terms = 1ull << 27;
     const uint32_t least_side = 32;
     const size_t most = (size_t)1 << 30;
-    if (t->x[1] == NULL || t->products == 2) /* they know replicated products only */
+    const uint64_t terms = (t->x[1] != NULL ? 2ull : 1ull) * t->m * t->n * t->k;
+    const uint64_t rows = (uint64_t)t->m * t->products;
+    if (product_blocks(t) == 0 || (t->x[1] == NULL && t->y[1] != NULL)) /* x (y + y') */
         return 0;
-    if (2ull * t->m * t->n * t->k < least_terms || t->m < least_side || t->n < least_side)
+    if (terms < least_terms || rows < least_side || t->n < least_side)
         return 0;
-    const uvcci_ring_product p = ring_product(t);
+    const uvcci_ring_product p = ring_product(t, 0);
     const size_t room = uvcci_ring_gemm_room(&p), least = uvcci_ring_gemm_least(&p);
     return room < most ? room : least < most ? most : least;
 }
@@ -549,9 +557,8 @@ size_t uvcci_gpu_gemm_scratch(const product_task *t) {
 static cudaError_t run_on_tensor_cores(const product_task *t, uint8_t *scratch, size_t bytes,
                                        cudaStream_t s) {
     cudaError_t e = cudaSuccess;
-    for (uint64_t i = 0; i < product_blocks(t) && e == cudaSuccess; i++) {
-        const product_task block = product_block(t, i);
-        const uvcci_ring_product p = ring_product(&block);
+    for (uint64_t i = 0; i < (uint64_t)t->groups * t->heads && e == cudaSuccess; i++) {
+        const uvcci_ring_product p = ring_product(t, i);
         e = uvcci_ring_gemm(&p, scratch, bytes, s);
     }
     return e;
@@ -587,10 +594,11 @@ static cudaError_t run_tiles(const product_task *t, unsigned sms, cudaStream_t s
 
 cudaError_t uvcci_gpu_run_gemm(const product_task *t, uint8_t *scratch, size_t bytes, unsigned sms,
                                cudaStream_t s) {
-    const uvcci_ring_product first = ring_product(t);
-    if (scratch != nullptr && uvcci_gpu_gemm_scratch(t) != 0 &&
-        uvcci_ring_gemm_least(&first) <= bytes)
-        return run_on_tensor_cores(t, scratch, bytes, s);
+    if (scratch != nullptr && uvcci_gpu_gemm_scratch(t) != 0) {
+        const uvcci_ring_product first = ring_product(t, 0);
+        if (uvcci_ring_gemm_least(&first) <= bytes)
+            return run_on_tensor_cores(t, scratch, bytes, s);
+    }
     if (t->m <= FEW && (uint64_t)t->groups * t->heads <= GRID_MOST && t->k / FEW_DEPTH < GRID_MOST)
         return run_few_rows(t, sms, s);
     const uint64_t large =

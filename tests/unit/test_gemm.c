@@ -501,18 +501,19 @@ static void plain_right(const int32_t *y, unsigned digits, uint8_t *out) {
     }
 }
 
-/* By words, a column after the other. */
-static void plain_run(size_t depth, const uint64_t *a, const uint64_t *b, uint64_t *c, size_t ldc,
-                      bool accumulate) {
-    for (size_t i = 0; i < 2; i++)
-        for (size_t j = 0; j < 3; j++) {
-            uint64_t sum = accumulate ? c[i * ldc + j] : 0;
-            for (size_t p = 0; p < depth; p++)
-                sum += a[2 * p + i] * b[3 * p + j];
-            c[i * ldc + j] = sum;
+/* By words, an element after the other. */
+static void plain_words(size_t m, size_t n, size_t k, const uvcci_gemm_term *t, uint64_t *z,
+                        size_t ldz, bool accumulate, uint64_t *scratch) {
+    (void)scratch;
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < n; j++) {
+            uint64_t sum = accumulate ? z[i * ldz + j] : 0;
+            for (size_t p = 0; p < k; p++)
+                sum += t->x.src[i * t->x.lane + p * t->x.step] *
+                       uvcci_gemm_element(&t->y, t->y.bytes, j * t->y.lane + p * t->y.step);
+            z[i * ldz + j] = sum;
         }
 }
-static const uvcci_gemm_micro plain_micro = {.run = plain_run, .mr = 2, .nr = 3};
 
 /* On any CPU, and by AMX where it is. */
 static uvcci_gemm_narrow_ops narrow_sets[2] = {
@@ -553,7 +554,7 @@ static void narrow_product(uint64_t *rng, unsigned set, uint32_t m, uint32_t n, 
     ys.bytes = bytes;
     for (unsigned c = 0; c < 2; c++)
         xs[c] = side_of(&x[c], NULL, true);
-    const uvcci_gemm_narrow_product p = {m, n, k, xs, &ys, z, count, n, more, &plain_micro};
+    const uvcci_gemm_narrow_product p = {m, n, k, xs, &ys, z, count, n, more, plain_words};
     if (set < 2) {
         uvcci_gemm_narrow(&narrow_sets[set], &p, scratch);
     } else {

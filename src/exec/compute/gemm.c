@@ -393,6 +393,14 @@ void uvcci_gemm_single(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uin
                 p->ldz, p->accumulate, scratch);
 }
 
+#if UVCCI_GEMM_HAS_AMX
+/* Where AMX has no use for digits. */
+static void by_words(size_t m, size_t n, size_t k, const uvcci_gemm_term *term, uint64_t *z,
+                     size_t ldz, bool accumulate, uint64_t *scratch) {
+    uvcci_gemm_packed(micro_of(UVCCI_GEMM_AVX512), m, n, k, term, 1, z, ldz, accumulate, scratch);
+}
+#endif
+
 void uvcci_gemm_public(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *z_hi,
                        uint64_t *scratch) {
     const uvcci_gemm_side x[2] = {side_of(p->x_lo, NULL, !p->trans_x, p->ldx),
@@ -405,8 +413,8 @@ void uvcci_gemm_public(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uin
     y.bytes = p->y_bytes;
 #if UVCCI_GEMM_HAS_AMX
     if (best == UVCCI_GEMM_AMX && y.bytes != 0 && k != 0 && !is_vector(m, n, x[0], y, p->ldz)) {
-        const uvcci_gemm_narrow_product t = {
-            m, n, k, x, &y, z, count, p->ldz, p->accumulate, micro_of(UVCCI_GEMM_AVX512)};
+        const uvcci_gemm_narrow_product t = {m,       n, k, x, &y, z, count, p->ldz, p->accumulate,
+                                             by_words};
         uvcci_gemm_narrow(&uvcci_gemm_narrow_amx, &t, scratch);
         return;
     }

@@ -138,8 +138,8 @@ static void by_words(const uvcci_gemm_narrow_product *p, part y, uint64_t *scrat
         t.x.src += y.p * t.x.step;
         t.y.src = (const uint64_t *)(const void *)((const uint8_t *)t.y.src +
                                                    (y.p * t.y.step + y.l * t.y.lane) * bytes);
-        uvcci_gemm_packed(p->wide, p->m, y.lanes, y.depth, &t, 1, p->z[c] + y.l, p->ldz,
-                          p->accumulate || y.p != 0, scratch);
+        p->by_words(p->m, y.lanes, y.depth, &t, p->z[c] + y.l, p->ldz, p->accumulate || y.p != 0,
+                    scratch);
     }
 }
 

@@ -31,7 +31,8 @@ typedef struct uvcci_gemm_narrow_ops {
 } uvcci_gemm_narrow_ops;
 
 /* z[i] (m x n, rows ldz words apart) = or += x[i] y, of one or two x of the same layout; y is
- * narrow, and k > 0. `wide` multiplies what has more digits. */
+ * narrow, and k > 0. `by_words` multiplies what has more digits: z (m x n) = or += term->x term->y.
+ */
 typedef struct uvcci_gemm_narrow_product {
     size_t m, n, k;
     const uvcci_gemm_side *x;
@@ -39,10 +40,11 @@ typedef struct uvcci_gemm_narrow_product {
     uint64_t *const *z;
     size_t count, ldz;
     bool accumulate;
-    const uvcci_gemm_micro *wide;
+    void (*by_words)(size_t m, size_t n, size_t k, const uvcci_gemm_term *term, uint64_t *z,
+                     size_t ldz, bool accumulate, uint64_t *scratch);
 } uvcci_gemm_narrow_product;
 
-/* Scratch words of a product of this size, aligned to 64 bytes; `wide` has its own count. */
+/* Scratch words of a product of this size, aligned to 64 bytes; by_words() has its own count. */
 size_t uvcci_gemm_narrow_scratch_words(uint32_t m, uint32_t n, uint32_t k);
 void uvcci_gemm_narrow(const uvcci_gemm_narrow_ops *o, const uvcci_gemm_narrow_product *p,
                        uint64_t *scratch);
