@@ -43,13 +43,15 @@ void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *o
                 memset(c.identity.pair_secret[q], 0x11 * (i + q), 32);
         if (t->opt.tweak != NULL)
             t->opt.tweak(&c);
+        uvcc_cpu_config x = {
+            .size = sizeof x, .alloc = al, .mode = t->opt.mode, .seed = t->opt.compute_seed + i};
+        if (t->opt.place != NULL)
+            t->opt.place(i, &c, &x);
         assert_int_equal(uvcc_session_new(&t->s[i], &c), 0);
         memcpy(t->keys.key[i], uvcc_session_public_key(t->s[i]), 32);
         if (t->opt.borrow && i != 0)
             assert_int_equal(uvcc_session_borrow_public(t->s[i], t->s[0]), 0);
         assert_int_equal(uvcc_session_load_program(t->s[i], p), 0);
-        uvcc_cpu_config x = {
-            .size = sizeof x, .alloc = al, .mode = t->opt.mode, .seed = t->opt.compute_seed + i};
         assert_int_equal(uvcc_cpu_new(&t->cpu[i], &x), 0);
     }
 }
