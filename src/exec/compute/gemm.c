@@ -255,7 +255,7 @@ void uvcci_gemm_packed(const uvcci_gemm_micro *u, size_t m, size_t n, size_t k,
         }
 }
 
-/* The same of narrow integers, for any backend: what takes time is to read them. */
+/* The same of narrow integers, on any CPU. */
 static inline __attribute__((always_inline)) void times_narrow(size_t n, size_t p, size_t depth,
                                                                const uint64_t *v,
                                                                const uvcci_gemm_side *s,
@@ -274,7 +274,13 @@ static inline __attribute__((always_inline)) void times_narrow(size_t n, size_t 
 /* z += v times depths [p, p + depth) of n lanes. */
 static void times_vector(const uvcci_gemm_micro *u, size_t n, size_t p, size_t depth,
                          const uint64_t *v, const uint64_t *lanes, uvcci_gemm_side s, uint64_t *z) {
-    if (s.bytes == 2)
+    if (s.bytes != 0 && u->narrow_rows != NULL) {
+        const void *y = (const uint8_t *)lanes + p * s.step * s.bytes;
+        if (s.step == 1)
+            u->narrow_dots(depth, n, v, y, s.bytes, s.lane, z);
+        else
+            u->narrow_rows(depth, n, v, y, s.bytes, s.step, z);
+    } else if (s.bytes == 2)
         times_narrow(n, p, depth, v, &s, 2, z);
     else if (s.bytes == 4)
         times_narrow(n, p, depth, v, &s, 4, z);

@@ -55,6 +55,11 @@ typedef struct uvcci_gemm_micro {
     /* ... or n rows of depth words. */
     void (*dots)(size_t depth, size_t n, const uint64_t *v, const uint64_t *y, size_t ldy,
                  uint64_t *z);
+    /* The same of signed integers of 2 or 4 bytes, ld of them apart; NULL: there are none such. */
+    void (*narrow_rows)(size_t depth, size_t n, const uint64_t *v, const void *y, unsigned bytes,
+                        size_t ld, uint64_t *z);
+    void (*narrow_dots)(size_t depth, size_t n, const uint64_t *v, const void *y, unsigned bytes,
+                        size_t ld, uint64_t *z);
     /* The replicated product of matrices as they lie. */
     void (*direct)(const uvcci_gemm_direct *d);
 } uvcci_gemm_micro;
@@ -81,6 +86,10 @@ static inline size_t uvcci_gemm_round_up(size_t x, size_t to) {
 extern const uvcci_gemm_micro uvcci_gemm_micro_avx2, uvcci_gemm_micro_avx512;
 /* Products by AVX512-IFMA, vectors and small ones as uvcci_gemm_micro_avx512. */
 extern const uvcci_gemm_micro uvcci_gemm_micro_ifma;
+void uvcci_gemm_narrow_rows(size_t depth, size_t n, const uint64_t *v, const void *y,
+                            unsigned bytes, size_t ld, uint64_t *z);
+void uvcci_gemm_narrow_dots(size_t depth, size_t n, const uint64_t *v, const void *y,
+                            unsigned bytes, size_t ld, uint64_t *z);
 bool uvcci_gemm_ifma_ready(void); /* whether this CPU has its instructions */
 bool uvcci_gemm_ifma_pays(void);  /* and takes less time by them than by vpmullq */
 #else
