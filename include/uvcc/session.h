@@ -305,10 +305,10 @@ typedef struct uvcc_memory_bound {
  * and in whatever order ops end: an upper bound, for who places sessions; docs/limits.md says what
  * goes into it and how near it is. It counts on a host that gives uvcc_session_feed() at most 256
  * KiB at a time, polls events, and gives triples ahead for two steps; triples of more steps come on
- * top. Asking takes some memory of cfg->alloc and gives it back: STATE and SECRET, never TENSOR or
- * WIRE. Nothing is taken from cfg->random, recorded or traced. Errors are those of
- * uvcc_session_new() and uvcc_session_load_program(), named in cfg->log. *out is changed on success
- * only. */
+ * top. A session that borrows public tensors takes what these are less. Asking takes some memory of
+ * cfg->alloc and gives it back: STATE and SECRET, never TENSOR or WIRE. Nothing is taken from
+ * cfg->random, recorded or traced. Errors are those of uvcc_session_new() and
+ * uvcc_session_load_program(), named in cfg->log. *out is changed on success only. */
 UVCC_API int uvcc_session_memory_bound(const uvcc_config *cfg, const uvcc_program *p,
                                        uvcc_memory_bound *out) UVCC_MUST_USE;
 /** Begins the handshake. */
