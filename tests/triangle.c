@@ -43,11 +43,15 @@ void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *o
                 memset(c.identity.pair_secret[q], 0x11 * (i + q), 32);
         if (t->opt.tweak != NULL)
             t->opt.tweak(&c);
-        assert_int_equal(uvcc_session_new(&t->s[i], &c), 0);
-        memcpy(t->keys.key[i], uvcc_session_public_key(t->s[i]), 32);
-        assert_int_equal(uvcc_session_load_program(t->s[i], p), 0);
         uvcc_cpu_config x = {
             .size = sizeof x, .alloc = al, .mode = t->opt.mode, .seed = t->opt.compute_seed + i};
+        if (t->opt.place != NULL)
+            t->opt.place(i, &c, &x);
+        assert_int_equal(uvcc_session_new(&t->s[i], &c), 0);
+        memcpy(t->keys.key[i], uvcc_session_public_key(t->s[i]), 32);
+        if (t->opt.borrow && i != 0)
+            assert_int_equal(uvcc_session_borrow_public(t->s[i], t->s[0]), 0);
+        assert_int_equal(uvcc_session_load_program(t->s[i], p), 0);
         assert_int_equal(uvcc_cpu_new(&t->cpu[i], &x), 0);
     }
 }
@@ -371,7 +375,7 @@ void triangle_close(triangle *t) {
 void triangle_free(triangle *t) {
     for (unsigned at = 0; at < 4; at++)
         forget_bundles(t, at);
-    for (unsigned i = 0; i < 3; i++) {
+    for (unsigned i = 3; i-- != 0;) { /* who borrows goes before who lends */
         if (t->cpu[i] != NULL)
             uvcc_cpu_free(t->cpu[i]);
         uvcc_session_free(t->s[i]);

@@ -15,13 +15,16 @@ typedef struct triangle triangle;
 typedef struct triangle_options {
     uint64_t seed;
     bool datagram, audit_off;
+    bool borrow; /* parties 1 and 2 read party 0's public tensors */
     uint8_t suites;
     uvcc_cpu_mode mode;
     uint64_t compute_seed;
     uvcc_fault_config faults;
     bool faulty;
     void (*tweak)(uvcc_config *cfg); /* last word on each session's config */
-    bool unverified;                 /* bundles are made and not looked at */
+    /* Another executor than the CPU's, and its memory; may be NULL. */
+    void (*place)(unsigned party, uvcc_config *cfg, uvcc_cpu_config *x);
+    bool unverified; /* bundles are made and not looked at */
     /* Perfect wires instead of the network: what a session sends is at its peer at once, time
      * stands still, and a turn in which nothing happens ends it. Jobs run when they are handed out,
      * and one task after the other if there is an on_task, which is called before and after (done)

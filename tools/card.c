@@ -59,15 +59,17 @@ int card_open(card **out, const card_config *config, uvcc_cpu_config *cpu,
     int rc = find_device(&at, why);
     if (rc != 0)
         return rc;
-    uvcc_gpu_config cfg = {.size = sizeof cfg,
-                           .device = at.device,
-                           .device_bytes = at.bytes,
-                           .streams = at.streams,
-                           .trust_pointers = at.trust_pointers,
-                           .wake = cpu->wake,
-                           .wake_user = cpu->wake_user,
-                           .job = cpu->job,
-                           .job_user = cpu->job_user};
+    uvcc_gpu_config cfg = {
+        .size = sizeof cfg,
+        .device = at.device,
+        .device_bytes = at.bytes,
+        .streams = at.streams,
+        .trust_pointers = at.trust_pointers,
+        .lender = at.lender != NULL && at.lender->c.device == at.device ? at.lender->gpu : NULL,
+        .wake = cpu->wake,
+        .wake_user = cpu->wake_user,
+        .job = cpu->job,
+        .job_user = cpu->job_user};
     cfg.alloc = uvcc_host_allocator();
     card *c = calloc(1, sizeof *c);
     rc = c == NULL ? UVCC_ERR_NOMEM : uvcc_gpu_new(&c->gpu, &cfg);
@@ -89,6 +91,10 @@ int card_open(card **out, const card_config *config, uvcc_cpu_config *cpu,
 
 uvcc_allocator card_allocator(card *c) {
     return c->al;
+}
+
+bool card_borrows(const card *c, const card *lender) {
+    return c == NULL || (c->c.lender == lender && c->c.device == lender->c.device);
 }
 
 uint32_t card_device(const card *c) {
@@ -155,6 +161,12 @@ int card_open(card **out, const card_config *c, uvcc_cpu_config *cpu, char why[C
 uvcc_allocator card_allocator(card *c) {
     (void)c;
     return uvcc_host_allocator();
+}
+
+bool card_borrows(const card *c, const card *lender) {
+    (void)c;
+    (void)lender;
+    return true;
 }
 
 uint32_t card_device(const card *c) {

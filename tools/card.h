@@ -17,6 +17,8 @@ typedef struct card_config {
     uint64_t bytes;      /* what the session may take of the device at most; 0: no limit */
     uint32_t streams;    /* as in uvcc_gpu_config; 0: its default */
     bool trust_pointers; /* as there */
+    card *lender;        /* NULL, or that of the session from which this one's borrows; on another
+                            device nothing is lent */
 } card_config;
 
 #define CARD_TEXT_BYTES 256u
@@ -30,6 +32,8 @@ uint32_t card_count(const char **why);
 int card_open(card **out, const card_config *c, uvcc_cpu_config *cpu, char why[CARD_TEXT_BYTES]);
 /* Memory for the session whose jobs it runs. */
 uvcc_allocator card_allocator(card *c);
+/* Whether it may read what the lender's session has: both are on one device. NULL: on none. */
+bool card_borrows(const card *c, const card *lender);
 /* The number of its device. */
 uint32_t card_device(const card *c);
 /* What went wrong first; "" if nothing did, or there is no card. */

@@ -33,7 +33,10 @@ int host_open_planes(host *h) {
 int host_open_card(const host *h, host_worker *w, unsigned p, uvcc_config *cfg,
                    uvcc_cpu_config *cpu) {
     const run_options *o = h->c.run;
-    const card_config c = {.device = o->device, .rank = w->rank, .bytes = o->device_bytes};
+    const card_config c = {.device = o->device,
+                           .rank = w->rank,
+                           .bytes = o->device_bytes,
+                           .lender = p != 0 ? w->party[0].card : NULL};
     char why[CARD_TEXT_BYTES];
     if (o->compute != RUN_COMPUTE_GPU)
         return EXIT_DONE;

@@ -252,6 +252,10 @@ static int open_party(host *h, host_worker *w, unsigned p) {
     }
     if (rc == 0)
         rc = uvcc_session_new(&me->session, &cfg);
+    if (rc == 0 && p != 0 && me->log == NULL && card_borrows(me->card, w->party[0].card)) {
+        me->borrows = true;
+        rc = uvcc_session_borrow_public(me->session, w->party[0].session);
+    }
     if (rc == 0)
         rc = uvcc_session_load_program(me->session, w->program);
     if (h->c.smaller != NULL && (rc == UVCC_ERR_PROGRAM || rc == UVCC_ERR_LIMIT))
@@ -787,9 +791,9 @@ int host_end(host *h) {
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
         cards_close(h->cards[p]);
     for (uint32_t i = 0; i < h->workers; i++) {
-        for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        for (unsigned p = UVCC_PARTIES; p-- != 0;) /* who borrows goes before who lends */
             uvcc_session_free(h->worker[i].party[p].session);
-        for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        for (unsigned p = UVCC_PARTIES; p-- != 0;)
             card_close(h->worker[i].party[p].card);
         uvcc_loopback_free(h->worker[i].net);
         uvcc_program_free(h->worker[i].program);

@@ -40,6 +40,7 @@ typedef struct host_party {
     uint32_t finished;      /* steps below are finished */
     uint32_t checkpointed;  /* the last checkpoint resumes here */
     bool ready, closed;
+    bool borrows;             /* party 0's public tensors */
     bool offers;              /* steps or inputs that its session has not taken yet */
     uint8_t step_root[32];    /* of this worker's leaves of the last finished step */
     card *card;               /* --compute gpu: its device; else NULL */

@@ -14,10 +14,18 @@ static int settle_large(host *h, const host_worker *w, uint32_t tensor, unsigned
     return large && party + 1 < UVCC_PARTIES ? host_settle(h) : EXIT_DONE;
 }
 
+/* Of a public tensor that a party borrows party 0 has the value already. */
+static int set_at(const host_worker *w, unsigned p, uint32_t tensor, const int64_t *v) {
+    const uvcc_tensor_desc *d = uvcc_program_tensor_at(w->program, tensor);
+    return w->party[p].borrows && d != NULL && d->sharing == UVCC_PUBLIC
+               ? uvcc_session_set_borrowed(w->party[p].session, tensor)
+               : uvcc_session_set_public(w->party[p].session, tensor, v);
+}
+
 int host_set_public(host *h, host_worker *w, uint32_t tensor, const int64_t *v) {
     int rc = 0, status = EXIT_DONE;
     for (unsigned p = 0; p < UVCC_PARTIES && rc == 0 && status == EXIT_DONE; p++) {
-        while ((rc = uvcc_session_set_public(w->party[p].session, tensor, v)) == UVCC_ERR_AGAIN)
+        while ((rc = set_at(w, p, tensor, v)) == UVCC_ERR_AGAIN)
             if ((status = host_settle(h)) != EXIT_DONE) /* what is out must end first */
                 return status;
         if (rc == 0)

@@ -18,7 +18,7 @@
         }                                                                                          \
     } while (0)
 
-enum kind { RANDOM, LEAST, EXTREMES, DIGITS, KINDS };
+enum kind { RANDOM, LEAST, EXTREMES, DIGITS, KINDS, LEAST_NARROW = KINDS };
 
 /* Words of a kind, by their index. */
 __global__ void fill(uint64_t *out, uint64_t n, uint64_t seed, int kind) {
@@ -34,8 +34,15 @@ __global__ void fill(uint64_t *out, uint64_t n, uint64_t seed, int kind) {
         out[i] = kind == RANDOM     ? v
                  : kind == LEAST    ? ends[0]
                  : kind == EXTREMES ? ends[v % 8]
+                 : kind == LEAST_NARROW ? 0x8000800080008000ull
                                     : ends[4];
     }
+}
+
+__device__ uint64_t element_of_y(const uvcci_ring_product &p, uint64_t at) {
+    return p.y_bytes == 2   ? (uint64_t)(int64_t)((const int16_t *)p.y.lo)[at]
+           : p.y_bytes == 4 ? (uint64_t)(int64_t)((const int32_t *)p.y.lo)[at]
+                            : p.y.lo[at];
 }
 
 /* Rows of z that are `every` apart; counts what differs. */
@@ -44,15 +51,18 @@ __global__ void compare(uvcci_ring_product p, const uint64_t *before, uint32_t e
     const uint32_t j = blockIdx.x * blockDim.x + threadIdx.x, i = blockIdx.y * every;
     if (i >= p.m || j >= p.n)
         return;
-    uint64_t sum = p.accumulate ? before[i * p.z_row + j] : 0;
+    uint64_t sum = p.accumulate ? before[i * p.z_row + j] : 0, second = sum;
     for (uint32_t l = 0; l < p.k; l++) {
         const uint64_t x = i * p.x.row + l * p.x.col, y = l * p.y.row + j * p.y.col;
-        if (p.x.hi == nullptr)
-            sum += p.x.lo[x] * p.y.lo[y];
-        else
+        if (p.y.hi == nullptr) {
+            sum += p.x.lo[x] * element_of_y(p, y);
+            second += p.z_hi != nullptr ? p.x.hi[x] * element_of_y(p, y) : 0;
+        } else
             sum += p.x.lo[x] * (p.y.lo[y] + p.y.hi[y]) + p.x.hi[x] * p.y.lo[y];
     }
     if (sum != p.z[i * p.z_row + j])
+        atomicAdd(bad, 1ull);
+    if (p.z_hi != nullptr && second != p.z_hi[i * p.z_row + j])
         atomicAdd(bad, 1ull);
 }
 
@@ -63,11 +73,13 @@ struct test_case {
     int kind;
     size_t room; /* 0: as much as it wants */
     int accumulate;
+    int y_bytes; /* of a y without hi; 0: words */
+    bool two;    /* and z_hi = x.hi y */
 };
 
 struct problem {
     uvcci_ring_product p;
-    uint64_t *memory[5], *before;
+    uint64_t *memory[7], *before;
     void *room;
     size_t bytes;
 };
@@ -87,8 +99,13 @@ static problem make(const test_case &c) {
                    y_words = y_ld * (c.trans_y ? c.n : c.k);
     const uint64_t z_words = (uint64_t)c.m * (c.n + c.gap);
     for (int i = 0; i < (c.both ? 4 : 0) + !c.both * 2; i++)
-        q.memory[i] = words(i % 2 == 0 ? x_words : y_words, 1000 * i + 1, c.kind);
+        q.memory[i] = words(i % 2 == 0 ? x_words : y_words, 1000 * i + 1,
+                            i % 2 != 0 && c.y_bytes != 0 && c.kind == LEAST ? LEAST_NARROW : c.kind);
     q.memory[4] = words(z_words, 77, RANDOM);
+    if (c.two) {
+        q.memory[5] = words(x_words, 78, c.kind);
+        q.memory[6] = words(z_words, 77, RANDOM);
+    }
     CHECK(cudaMalloc(&q.before, z_words * 8));
     CHECK(cudaMemcpy(q.before, q.memory[4], z_words * 8, cudaMemcpyDeviceToDevice));
     q.p.m = c.m;
@@ -98,7 +115,11 @@ static problem make(const test_case &c) {
              c.trans_x ? x_ld : 1};
     q.p.y = {q.memory[1], c.both ? q.memory[3] : nullptr, c.trans_y ? 1 : y_ld,
              c.trans_y ? y_ld : 1};
+    if (c.two)
+        q.p.x.hi = q.memory[5];
     q.p.z = q.memory[4];
+    q.p.z_hi = q.memory[6];
+    q.p.y_bytes = c.y_bytes;
     q.p.z_row = c.n + c.gap;
     q.p.accumulate = c.accumulate;
     q.bytes = c.room != 0 ? c.room : uvcci_ring_gemm_room(&q.p);
@@ -135,8 +156,9 @@ static bool check(const test_case &c) {
     const unsigned long long bad = wrong(q, 1);
     printf("{\"check\":\"ring_gemm\",\"m\":%u,\"n\":%u,\"k\":%u,\"both\":%d,\"trans\":\"%d%d\","
            "\"gap\":%u,"
-           "\"kind\":%d,\"add\":%d,\"room\":%zu,\"wrong\":%llu}\n",
-           c.m, c.n, c.k, c.both, c.trans_x, c.trans_y, c.gap, c.kind, c.accumulate, q.bytes, bad);
+           "\"kind\":%d,\"add\":%d,\"y_bytes\":%d,\"two\":%d,\"room\":%zu,\"wrong\":%llu}\n",
+           c.m, c.n, c.k, c.both, c.trans_x, c.trans_y, c.gap, c.kind, c.accumulate, c.y_bytes,
+           c.two, q.bytes, bad);
     fflush(stdout);
     forget(q);
     return bad == 0;
@@ -165,11 +187,11 @@ static bool measure(const char *card, const test_case &c) {
     }
     qsort(ms, RUNS, sizeof ms[0], compare_floats);
     const unsigned long long bad = wrong(q, c.m > 512 ? c.m / 61 : 1);
-    const double macs = (double)c.m * c.n * c.k * (c.both ? 2 : 1);
+    const double macs = (double)c.m * c.n * c.k * (c.both || c.two ? 2 : 1);
     printf("{\"bench\":\"ring_gemm\",\"card\":\"%s\",\"m\":%u,\"n\":%u,\"k\":%u,\"both\":%d,"
-           "\"trans\":\"%d%d\","
+           "\"trans\":\"%d%d\",\"y_bytes\":%d,\"two\":%d,"
            "\"ms\":%.4f,\"least_ms\":%.4f,\"tmac_s\":%.2f,\"wrong\":%llu}\n",
-           card, c.m, c.n, c.k, c.both, c.trans_x, c.trans_y, ms[RUNS / 2], ms[0],
+           card, c.m, c.n, c.k, c.both, c.trans_x, c.trans_y, c.y_bytes, c.two, ms[RUNS / 2], ms[0],
            macs / ms[RUNS / 2] * 1e-9, bad);
     fflush(stdout);
     CHECK(cudaEventDestroy(from));
@@ -196,7 +218,18 @@ int main(int argc, char **argv) {
             for (int both = 0; both < 2; both++)
                 ok &= check({s[0], s[1], s[2], both == 1, (t & 1) != 0, (t & 2) != 0,
                              t == 3 ? 5u : 0u, RANDOM, 0, t == 2});
+    for (const auto &s : shapes)
+        for (int t = 0; t < 4; t++)
+            for (int bytes = 0; bytes < 6; bytes += 2)
+                for (int two = 0; two < 2; two++)
+                    ok &= check({s[0], s[1], s[2], false, (t & 1) != 0, (t & 2) != 0,
+                                 t == 3 ? 5u : 0u, RANDOM, 0, t == 2, bytes, two == 1});
     for (int kind = 0; kind < KINDS; kind++) {
+        ok &= check({100, 300, 54000, false, false, false, 0, kind, 0, 0, 2, true});
+        ok &= check({100, 300, 54001, false, false, true, 0, kind, 0, 1, 2, true});
+        ok &= check({100, 300, 34000, false, false, false, 0, kind, 0, 0, 4, true});
+        ok &= check({100, 300, 34001, false, true, false, 0, kind, 0, 1, 4, false});
+        ok &= check({1000, 300, 500, false, false, false, 1, kind, 1, 0, 2, true}); /* many passes */
         ok &= check({200, 300, 10800, false, false, false, 0, kind, 0, 0});
         ok &= check({200, 300, 10801, false, false, false, 0, kind, 0, 0});
         ok &= check({200, 300, 5400, true, false, false, 0, kind, 0, 0});
@@ -218,6 +251,12 @@ int main(int argc, char **argv) {
         {1024, 3072, 768, true},
         {4096, 4096, 4096, false, true, true},
         {768, 3072, 1024, true, true, false},
+        {128, 4096, 4096, false, false, false, 0, RANDOM, 0, 0, 0, true},
+        {128, 4096, 4096, false, false, false, 0, RANDOM, 0, 0, 2, true},
+        {128, 4096, 4096, false, false, false, 0, RANDOM, 0, 0, 4, true},
+        {128, 11008, 4096, false, false, false, 0, RANDOM, 0, 0, 2, true},
+        {128, 11008, 4096, false, false, false, 0, RANDOM, 0, 0, 4, true},
+        {128, 4096, 11008, false, false, false, 0, RANDOM, 0, 0, 4, true},
     };
     for (const test_case &c : timed)
         ok &= measure(d.name, c);

@@ -48,6 +48,10 @@ typedef struct uvcc_gpu_config {
      * one thread at a time. */
     void (*job)(void *user, const uvcc_job *job, bool done);
     void *job_user;
+    /** NULL, or another executor on the same device, to be freed after this one: y of GEMM may lie
+     * in TENSOR memory of it too, as public tensors that a session borrows
+     * (uvcc_session_borrow_public). Nothing else may. */
+    struct uvcc_gpu *lender;
 } uvcc_gpu_config;
 
 typedef struct uvcc_gpu uvcc_gpu;
@@ -55,7 +59,8 @@ typedef struct uvcc_gpu uvcc_gpu;
 /** Devices that this build's kernels run on; 0 if there are none, and then *why, if why is not
  * NULL, is a sentence that says so. */
 UVCC_API uint32_t uvcc_gpu_count(const char **why);
-/** UVCC_ERR_CONFIG: no such device, or numbers out of range; UVCC_ERR_JOB: the device refused to
+/** UVCC_ERR_CONFIG: no such device, numbers out of range, or a lender on another device;
+ * UVCC_ERR_JOB: the device refused to
  * work; UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_gpu_new(uvcc_gpu **out, const uvcc_gpu_config *cfg) UVCC_MUST_USE;
 /** Jobs still out are finished first; their completions are dropped. All memory of its allocator

@@ -38,7 +38,7 @@ typedef enum uvcc_lifetime {
 /** How a tensor is shared. An additive tensor z = z_0 + z_1 + z_2 has at party p the one component
  * z_p and no zero share: it is what local products give. It is summed (over microbatches, and over
  * workers of a party), then truncated or reshared; no other op reads it, and none opens it. A
- * public tensor is shared with nobody: each party has its values, in half the memory. It is
+ * public tensor is shared with nobody: each party has its values, in half the memory or less. It is
  * PERSIST, no op writes it, and GEMM_PART and EMBED (their second input) and ROTATE read it. A
  * one-hot tensor has numbers of rows, 0 and up, of `bits` bits, 32 at most, at scale 0. A TRANSIENT
  * one is an input (uvcc_program_input): its owner has them, and each of the two others a DPF key of
@@ -216,6 +216,10 @@ UVCC_API const uvcc_tensor_desc *uvcc_program_tensor_at(const uvcc_program *p, u
 /** Words of one of a tensor's components, as uvcc_session_set_shares takes it: rows * cols, or of a
  * one-hot tensor so many keys with their roots (uvcc_client_deal); 0 if out of range. */
 UVCC_API uint64_t uvcc_program_share_words(const uvcc_program *p, uint32_t i);
+/** Bytes in which a session of a finished program keeps an element of a component of the tensor: 8,
+ * or of a PUBLIC one that products alone read and that is no constant 2 where it declares at most
+ * 15 bits, 4 where at most 31. 0: there is no such tensor. */
+UVCC_API uint32_t uvcc_program_element_bytes(const uvcc_program *p, uint32_t i);
 /** Index of a tensor by name, or UVCC_ERR_NOT_FOUND. */
 UVCC_API int uvcc_program_find(const uvcc_program *p, const char *name);
 /** The program's copy of a function; NULL if out of range. */

@@ -270,6 +270,13 @@ UVCC_API void uvcc_session_free(uvcc_session *s);
  * UVCC_ERR_LIMIT names in the log the receive capacity that the program needs when the configured
  * one is smaller. UVCC_ERR_CONFIG: the program is for another topology or stage. */
 UVCC_API int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p);
+/** Before s loads the program that `from` has loaded: s keeps no PUBLIC tensors of its own but for
+ * constants, it reads those of `from`, another session of this process, such as another party's.
+ * The executor of s must reach that memory, `from` must outlive s and all jobs of s, and whoever
+ * calls this and uvcc_session_set_borrowed() owns both sessions meanwhile. `from` may lend to many,
+ * and may borrow itself. UVCC_ERR_STATE: `from` has no program, or s has one; UVCC_ERR_CONFIG: s is
+ * recorded. Loading another program fails (UVCC_ERR_PROGRAM). */
+UVCC_API int uvcc_session_borrow_public(uvcc_session *s, uvcc_session *from);
 /** Parts of what a session takes: see uvcc_memory_bound. */
 typedef enum uvcc_memory_term {
     UVCC_MEMORY_SESSION = 0,  /**< the session, plans of all ops, events, jobs, tables of PERSIST
@@ -298,10 +305,10 @@ typedef struct uvcc_memory_bound {
  * and in whatever order ops end: an upper bound, for who places sessions; docs/limits.md says what
  * goes into it and how near it is. It counts on a host that gives uvcc_session_feed() at most 256
  * KiB at a time, polls events, and gives triples ahead for two steps; triples of more steps come on
- * top. Asking takes some memory of cfg->alloc and gives it back: STATE and SECRET, never TENSOR or
- * WIRE. Nothing is taken from cfg->random, recorded or traced. Errors are those of
- * uvcc_session_new() and uvcc_session_load_program(), named in cfg->log. *out is changed on success
- * only. */
+ * top. A session that borrows public tensors takes what these are less. Asking takes some memory of
+ * cfg->alloc and gives it back: STATE and SECRET, never TENSOR or WIRE. Nothing is taken from
+ * cfg->random, recorded or traced. Errors are those of uvcc_session_new() and
+ * uvcc_session_load_program(), named in cfg->log. *out is changed on success only. */
 UVCC_API int uvcc_session_memory_bound(const uvcc_config *cfg, const uvcc_program *p,
                                        uvcc_memory_bound *out) UVCC_MUST_USE;
 /** Begins the handshake. */
@@ -449,6 +456,13 @@ UVCC_API int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out);
  * it declares; nothing was taken. UVCC_ERR_USAGE, too: the program has its values
  * (uvcc_program_constant). */
 UVCC_API int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v);
+/** The same for a PUBLIC tensor that s borrows: its value is the one that was set in the session
+ * that lends it, which stays until a step of s is over. Set it there first and let the jobs of that
+ * end (UVCC_ERR_STATE: it has no value there; UVCC_ERR_AGAIN: it is being set), and set it anew
+ * there only while no session that reads it has a step open. What the next STEP compares is as if
+ * it had been set here. UVCC_ERR_USAGE: the tensor is none that s borrows, as for
+ * uvcc_session_set_public() one that it does. */
+UVCC_API int uvcc_session_set_borrowed(uvcc_session *s, uint32_t tensor);
 /** This party's components of a PERSIST tensor, split by a client or from a checkpoint, each
  * uvcc_program_share_words() long. Nobody can see from shares whether the value is within its
  * declared bits, nor from keys of a one-hot tensor whether they are any: whoever made them answers

@@ -202,11 +202,15 @@ typedef struct uvcc_task {
         struct {
             uint32_t m, n, k; /**< op(x) is m x k, op(y) is k x n: of a block */
             bool trans_x, trans_y, accumulate;
-            /** y.hi NULL: y.lo is public, and z = x.lo y.lo; x.hi is not read. x.hi NULL: z = x.lo
-             * (y.lo + y.hi). */
+            /** Of a public y, y.hi NULL: 2 or 4, y.lo points at signed integers of so many bytes;
+             * 0: at words. */
+            uint8_t y_bytes;
+            /** y.hi NULL: y.lo is public, and z = x.lo y.lo; x.hi is not read, unless there is
+             * z_hi. x.hi NULL: z = x.lo (y.lo + y.hi). */
             uint32_t groups, heads; /**< 0 and 0: one product, rows without gaps, layouts unused */
             uvcc_shares x, y;
             uint64_t *z;
+            uint64_t *z_hi; /**< NULL, or of a public y the second product, z_hi = x.hi y.lo */
             uvcc_gemm_layout lx, ly, lz;
         } gemm;
         struct {

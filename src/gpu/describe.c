@@ -189,17 +189,26 @@ static bool map_is_sane(const uvcc_task *t) {
            (!turns || (t->u.map.part >= 2 && t->u.map.part % 2 == 0));
 }
 
+/* Narrow integers, and a second product, are of a public y alone. */
+static bool gemm_is_sane(const uvcc_task *t) {
+    const unsigned bytes = t->u.gemm.y_bytes;
+    const bool narrow = bytes != 0, second = t->u.gemm.z_hi != NULL;
+    return (!narrow || bytes == 2 || bytes == 4) &&
+           (!(narrow || second) || t->u.gemm.y.hi == NULL) && (!second || t->u.gemm.x.hi != NULL);
+}
+
 int uvcci_gpu_check(const uvcc_task *t) {
     bool sane = false;
     if (uvcci_gpu_is_vec(t->kind))
         sane = vec_is_sane(t);
     else if (t->kind == UVCC_TASK_MAP)
         sane = map_is_sane(t);
+    else if (t->kind == UVCC_TASK_GEMM)
+        sane = gemm_is_sane(t);
     else if (t->kind == UVCC_TASK_BIT_SUMS)
         sane = t->u.bits.rows != 0 && t->u.bits.cols != 0;
     else
-        sane = t->kind == UVCC_TASK_GEMM || t->kind == UVCC_TASK_HASH ||
-               t->kind == UVCC_TASK_COPY || t->kind == UVCC_TASK_WIPE;
+        sane = t->kind == UVCC_TASK_HASH || t->kind == UVCC_TASK_COPY || t->kind == UVCC_TASK_WIPE;
     return sane ? 0 : UVCC_ERR_JOB;
 }
 
@@ -344,26 +353,31 @@ unsigned uvcci_gpu_describe_map(const uvcc_task *t, map_task to[2]) {
     return 2;
 }
 
+/* x.hi counts where y has shares, or where it has a product of its own. */
 product_task uvcci_gpu_describe_gemm(const uvcc_task *t) {
     const uint32_t m = t->u.gemm.m, n = t->u.gemm.n, k = t->u.gemm.k;
-    const bool blocks = t->u.gemm.groups != 0;
+    const bool blocks = t->u.gemm.groups != 0, second = t->u.gemm.z_hi != NULL;
+    const uint8_t bytes = t->u.gemm.y_bytes;
     const bool trans_x = t->u.gemm.trans_x, trans_y = t->u.gemm.trans_y;
     const uint64_t ldx = blocks ? t->u.gemm.lx.ld : trans_x ? m : k;
     const uint64_t ldy = blocks ? t->u.gemm.ly.ld : trans_y ? k : n;
-    product_task p = {.m = m,
-                      .n = n,
-                      .k = k,
-                      .groups = blocks ? t->u.gemm.groups : 1,
-                      .heads = blocks ? t->u.gemm.heads : 1,
-                      .accumulate = t->u.gemm.accumulate,
-                      .x = {t->u.gemm.x.lo, t->u.gemm.y.hi != NULL ? t->u.gemm.x.hi : NULL},
-                      .y = {t->u.gemm.y.lo, t->u.gemm.y.hi},
-                      .z = t->u.gemm.z,
-                      .x_row = trans_x ? 1 : ldx,
-                      .x_col = trans_x ? ldx : 1,
-                      .y_row = trans_y ? 1 : ldy,
-                      .y_col = trans_y ? ldy : 1,
-                      .z_row = blocks ? t->u.gemm.lz.ld : n};
+    product_task p = {
+        .m = m,
+        .n = n,
+        .k = k,
+        .groups = blocks ? t->u.gemm.groups : 1,
+        .heads = blocks ? t->u.gemm.heads : 1,
+        .accumulate = t->u.gemm.accumulate,
+        .products = second ? 2 : 1,
+        .y_bytes = bytes != 0 ? bytes : sizeof(uint64_t),
+        .x = {t->u.gemm.x.lo, t->u.gemm.y.hi != NULL || second ? t->u.gemm.x.hi : NULL},
+        .y = {t->u.gemm.y.lo, t->u.gemm.y.hi},
+        .z = {t->u.gemm.z, t->u.gemm.z_hi},
+        .x_row = trans_x ? 1 : ldx,
+        .x_col = trans_x ? ldx : 1,
+        .y_row = trans_y ? 1 : ldy,
+        .y_col = trans_y ? ldy : 1,
+        .z_row = blocks ? t->u.gemm.lz.ld : n};
     if (blocks) {
         p.lx = t->u.gemm.lx;
         p.ly = t->u.gemm.ly;

@@ -386,6 +386,8 @@ int uvcc_gpu_new(uvcc_gpu **out, const uvcc_gpu_config *from) {
     int e = config_read(&cfg, from);
     if (e == 0 && cfg.device >= find_devices(cfg.device, &ordinal, NULL))
         e = UVCC_ERR_CONFIG;
+    if (e == 0 && cfg.lender != NULL && cfg.lender->ordinal != ordinal)
+        e = UVCC_ERR_CONFIG;
     if (e != 0)
         return e;
     uvcc_gpu *x = cfg.alloc.alloc(cfg.alloc.user, sizeof *x, UVCC_MEM_STATE);
@@ -396,6 +398,7 @@ int uvcc_gpu_new(uvcc_gpu **out, const uvcc_gpu_config *from) {
     x->ordinal = ordinal;
     x->home.records = (uvcc_allocator){.alloc = record_take, .free = record_give, .user = x};
     x->home.trust_pointers = cfg.trust_pointers;
+    x->home.lent = cfg.lender != NULL ? &cfg.lender->home.device : NULL;
     x->home.outgrown = uvcci_gpu_outgrown;
     x->home.user = x;
     open_locks(x);

@@ -103,7 +103,7 @@ __device__ void load_tiles(const product_task *b, gemm_shared<EACH> *s, uint32_t
         uint64_t y = 0;
         if (l0 + l < b->k && j0 + j < b->n) {
             const uint64_t at = (l0 + l) * b->y_row + (j0 + j) * b->y_col;
-            y = b->y[0][at] + (half == 0 && b->y[1] != nullptr ? b->y[1][at] : 0);
+            y = product_y(b, at) + (half == 0 ? product_y_hi(b, at) : 0);
         }
         s->y[l][j] = y;
     }
@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(THREADS) gemm_kernel(const __grid_constant__ g
     id /= g.tiles_m;
     const uint32_t split = id % g.splits;
     id /= g.splits;
-    const product_task b = product_block(&g.t, id / g.t.heads, id % g.t.heads);
+    const product_task b = product_block(&g.t, id);
     const uint32_t steps = (b.k + DEPTH - 1) / DEPTH;
     const uint32_t end = (b.x[1] != nullptr ? 2 : 1) * steps;
     const uint32_t row = threadIdx.x / ACROSS, col = threadIdx.x % ACROSS;
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(THREADS) gemm_kernel(const __grid_constant__ g
             if (g.splits == 1)
                 product_store(&b, i, j, sum[e][f]);
             else
-                add_to(b.z + i * b.z_row + j, sum[e][f]);
+                add_to(b.z[0] + i * b.z_row + j, sum[e][f]);
         }
 }
 
@@ -171,51 +171,59 @@ __device__ void load_few(const product_task *b, few_shared *s, uint32_t l0, uint
     __syncthreads();
 }
 
-template <int ROWS>
+/* One product of shares, or with TWO those of both components by a public y. */
+template <int ROWS, bool TWO>
 __device__ void add_few(const few_shared *s, uint32_t l, uint64_t lo, uint64_t hi,
-                        uint64_t (&sum)[ROWS]) {
+                        uint64_t (&sum)[TWO ? 2 * ROWS : ROWS]) {
 #pragma unroll
-    for (int i = 0; i < ROWS; i++)
-        sum[i] += s->x[0][l][i] * (lo + hi) + s->x[1][l][i] * lo;
+    for (int i = 0; i < ROWS; i++) {
+        sum[i] += s->x[0][l][i] * (lo + hi);
+        sum[TWO ? ROWS + i : i] += s->x[1][l][i] * lo;
+    }
 }
 
-/* A thread for a column, or where words of a column are neighbours a warp. */
-template <int ROWS, bool DOWN>
+/* A thread for a column, or where elements of a column are neighbours a warp. */
+template <int ROWS, bool DOWN, bool TWO>
 __global__ void __launch_bounds__(THREADS) few_rows(const __grid_constant__ gemm_launch g) {
     __shared__ few_shared s;
-    const uint32_t block = blockIdx.z;
-    const product_task b = product_block(&g.t, block / g.t.heads, block % g.t.heads);
+    constexpr int SUMS_EACH = TWO ? 2 * ROWS : ROWS;
+    product_task b = product_block(&g.t, blockIdx.z);
     const uint32_t l0 = blockIdx.y * FEW_DEPTH, lane = threadIdx.x % WARP;
     const uint32_t depth = min((uint32_t)FEW_DEPTH, b.k - l0);
     const uint32_t each = DOWN ? THREADS / WARP : THREADS;
     const uint32_t j = blockIdx.x * each + (DOWN ? threadIdx.x / WARP : threadIdx.x);
-    uint64_t sum[ROWS] = {};
+    uint64_t sum[SUMS_EACH] = {};
+    if (TWO) { /* both at a time */
+        const uint64_t each_block = (uint64_t)g.t.groups * g.t.heads;
+        const product_task second = product_block(&g.t, blockIdx.z + each_block);
+        b.x[1] = second.x[0];
+        b.z[1] = second.z[0];
+    }
     load_few<ROWS>(&b, &s, l0, depth);
     if (j < b.n) {
 #pragma unroll FEW_AHEAD
         for (uint32_t l = DOWN ? lane : 0; l < depth; l += DOWN ? WARP : 1) {
             const uint64_t at = (uint64_t)(l0 + l) * b.y_row + (uint64_t)j * b.y_col;
-            add_few<ROWS>(&s, l, b.y[0][at], b.y[1] != nullptr ? b.y[1][at] : 0, sum);
+            add_few<ROWS, TWO>(&s, l, product_y(&b, at), product_y_hi(&b, at), sum);
         }
     }
 #pragma unroll
-    for (int i = 0; i < ROWS; i++) {
+    for (int i = 0; i < SUMS_EACH; i++) {
         for (unsigned w = WARP / 2; DOWN && w != 0; w /= 2)
             sum[i] += __shfl_down_sync(0xffffffff, sum[i], w);
-        if (j < b.n && (uint32_t)i < b.m && (!DOWN || lane == 0))
-            add_to(b.z + i * b.z_row + j, sum[i]);
+        if (j < b.n && (uint32_t)(i % ROWS) < b.m && (!DOWN || lane == 0))
+            add_to(b.z[i / ROWS] + i % ROWS * b.z_row + j, sum[i]);
     }
 }
 
 /* What splits are added to. */
 __global__ void gemm_zero(const __grid_constant__ product_task t) {
-    const uint64_t each = (uint64_t)t.m * t.n, all = each * t.groups * t.heads;
+    const uint64_t each = (uint64_t)t.m * t.n, all = each * product_blocks(&t);
     for (uint64_t e = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; e < all;
          e += (uint64_t)gridDim.x * blockDim.x) {
-        const uint32_t block = (uint32_t)(e / each);
         const uint64_t at = e % each;
-        const product_task b = product_block(&t, block / t.heads, block % t.heads);
-        b.z[at / t.n * b.z_row + at % t.n] = 0;
+        const product_task b = product_block(&t, e / each);
+        b.z[0][at / t.n * b.z_row + at % t.n] = 0;
     }
 }
 
@@ -475,9 +483,17 @@ cudaError_t uvcci_gpu_run_map(const map_task *t, unsigned sms, cudaStream_t s) {
 
 /* z is added to. */
 static void begin_sums(const product_task *t, unsigned sms, cudaStream_t s) {
-    const uint64_t elems = (uint64_t)t->m * t->n * t->groups * t->heads;
+    const uint64_t elems = (uint64_t)t->m * t->n * product_blocks(t);
     if (!t->accumulate)
         gemm_zero<<<grid_of((elems + THREADS - 1) / THREADS, sms), THREADS, 0, s>>>(*t);
+}
+
+template <int ROWS, bool DOWN>
+static void queue_few_rows(const gemm_launch &g, dim3 grid, cudaStream_t s) {
+    if (g.t.products == 2)
+        few_rows<ROWS, DOWN, true><<<grid, THREADS, 0, s>>>(g);
+    else
+        few_rows<ROWS, DOWN, false><<<grid, THREADS, 0, s>>>(g);
 }
 
 static cudaError_t run_few_rows(const product_task *t, unsigned sms, cudaStream_t s) {
@@ -491,27 +507,34 @@ static cudaError_t run_few_rows(const product_task *t, unsigned sms, cudaStream_
         return cudaSuccess;
     begin_sums(t, sms, s);
     if (grid.y != 0 && t->m == 1 && down)
-        few_rows<1, true><<<grid, THREADS, 0, s>>>(g);
+        queue_few_rows<1, true>(g, grid, s);
     else if (grid.y != 0 && t->m == 1)
-        few_rows<1, false><<<grid, THREADS, 0, s>>>(g);
+        queue_few_rows<1, false>(g, grid, s);
     else if (grid.y != 0 && down)
-        few_rows<FEW, true><<<grid, THREADS, 0, s>>>(g);
+        queue_few_rows<FEW, true>(g, grid, s);
     else if (grid.y != 0)
-        few_rows<FEW, false><<<grid, THREADS, 0, s>>>(g);
+        queue_few_rows<FEW, false>(g, grid, s);
     return cudaGetLastError();
 }
 
-/* A task's blocks one after the other; `block` is the first. */
-static uvcci_ring_product ring_product(const product_task *block) {
+/* A block of the task; of two products by one y that of both. */
+static uvcci_ring_product ring_product(const product_task *t, uint64_t which) {
+    const product_task b = product_block(t, which);
     uvcci_ring_product p = {};
-    p.m = block->m;
-    p.n = block->n;
-    p.k = block->k;
-    p.x = {block->x[0], block->x[1], block->x_row, block->x_col};
-    p.y = {block->y[0], block->y[1], block->y_row, block->y_col};
-    p.z = block->z;
-    p.z_row = block->z_row;
-    p.accumulate = block->accumulate;
+    p.m = b.m;
+    p.n = b.n;
+    p.k = b.k;
+    p.x = {b.x[0], b.x[1], b.x_row, b.x_col};
+    p.y = {(const uint64_t *)b.y[0], (const uint64_t *)b.y[1], b.y_row, b.y_col};
+    p.z = b.z[0];
+    p.z_row = b.z_row;
+    p.accumulate = b.accumulate;
+    p.y_bytes = b.y_bytes;
+    if (t->products == 2) {
+        const product_task second = product_block(t, which + (uint64_t)t->groups * t->heads);
+        p.x.hi = second.x[0];
+        p.z_hi = second.z[0];
+    }
     return p;
 }
 
@@ -520,11 +543,13 @@ size_t uvcci_gpu_gemm_scratch(const product_task *t) {
     const uint64_t least_terms = 1ull << 27;
     const uint32_t least_side = 32;
     const size_t most = (size_t)1 << 30;
-    if (t->x[1] == NULL) /* they know replicated products only */
+    const uint64_t terms = (t->x[1] != NULL ? 2ull : 1ull) * t->m * t->n * t->k;
+    const uint64_t rows = (uint64_t)t->m * t->products;
+    if (product_blocks(t) == 0 || (t->x[1] == NULL && t->y[1] != NULL)) /* x (y + y') */
         return 0;
-    if (2ull * t->m * t->n * t->k < least_terms || t->m < least_side || t->n < least_side)
+    if (terms < least_terms || rows < least_side || t->n < least_side)
         return 0;
-    const uvcci_ring_product p = ring_product(t);
+    const uvcci_ring_product p = ring_product(t, 0);
     const size_t room = uvcci_ring_gemm_room(&p), least = uvcci_ring_gemm_least(&p);
     return room < most ? room : least < most ? most : least;
 }
@@ -533,9 +558,7 @@ static cudaError_t run_on_tensor_cores(const product_task *t, uint8_t *scratch, 
                                        cudaStream_t s) {
     cudaError_t e = cudaSuccess;
     for (uint64_t i = 0; i < (uint64_t)t->groups * t->heads && e == cudaSuccess; i++) {
-        const product_task block =
-            product_block(t, (uint32_t)(i / t->heads), (uint32_t)(i % t->heads));
-        const uvcci_ring_product p = ring_product(&block);
+        const uvcci_ring_product p = ring_product(t, i);
         e = uvcci_ring_gemm(&p, scratch, bytes, s);
     }
     return e;
@@ -551,8 +574,9 @@ static cudaError_t run_tiles(const product_task *t, unsigned sms, cudaStream_t s
     g.t = *t;
     g.tiles_m = tiles_of(t->m, EACH);
     g.tiles_n = tiles_of(t->n, EACH);
-    const uint64_t tiles = (uint64_t)g.tiles_m * g.tiles_n * t->groups * t->heads;
-    const uint32_t steps = (t->x[1] != nullptr ? 2 : 1) * ((t->k + DEPTH - 1) / DEPTH);
+    const uint64_t tiles = g.tiles_m * (uint64_t)g.tiles_n * product_blocks(t);
+    const bool both = t->x[1] != nullptr && t->products == 1;
+    const uint32_t steps = (both ? 2 : 1) * ((t->k + DEPTH - 1) / DEPTH);
     if (tiles == 0)
         return cudaSuccess;
     uint64_t splits = tiles < sms ? 2 * sms / tiles : 1; /* few tiles: of less depth each */
@@ -570,14 +594,15 @@ static cudaError_t run_tiles(const product_task *t, unsigned sms, cudaStream_t s
 
 cudaError_t uvcci_gpu_run_gemm(const product_task *t, uint8_t *scratch, size_t bytes, unsigned sms,
                                cudaStream_t s) {
-    const uvcci_ring_product first = ring_product(t);
-    if (scratch != nullptr && uvcci_gpu_gemm_scratch(t) != 0 &&
-        uvcci_ring_gemm_least(&first) <= bytes)
-        return run_on_tensor_cores(t, scratch, bytes, s);
+    if (scratch != nullptr && uvcci_gpu_gemm_scratch(t) != 0) {
+        const uvcci_ring_product first = ring_product(t, 0);
+        if (uvcci_ring_gemm_least(&first) <= bytes)
+            return run_on_tensor_cores(t, scratch, bytes, s);
+    }
     if (t->m <= FEW && (uint64_t)t->groups * t->heads <= GRID_MOST && t->k / FEW_DEPTH < GRID_MOST)
         return run_few_rows(t, sms, s);
-    const uint64_t large = (uint64_t)t->groups * t->heads * tiles_of(t->m, EACH_MOST) *
-                           tiles_of(t->n, EACH_MOST);
+    const uint64_t large =
+        product_blocks(t) * tiles_of(t->m, EACH_MOST) * tiles_of(t->n, EACH_MOST);
     return large < sms ? run_tiles<EACH_LEAST>(t, sms, s) : run_tiles<EACH_MOST>(t, sms, s);
 }
 

@@ -183,6 +183,17 @@ static bool reachable(uvcci_lane *l, unsigned slot, const void *p, size_t bytes)
     return bytes <= hint->bytes - (size_t)(at - hint->at);
 }
 
+/* The same of what may be another executor's, too. */
+static bool readable(uvcci_lane *l, unsigned slot, const void *p) {
+    uvcci_gpu_pool_chunk c;
+    if (reachable(l, slot, p, 1))
+        return true;
+    if (l->home->lent == NULL || !uvcci_gpu_pool_look(l->home->lent, p, &c))
+        return false;
+    l->hint[slot] = c;
+    return true;
+}
+
 /* Notes a range that a task names, if it is outside. */
 static int note(uvcci_lane *l, unsigned slot, const void *p, size_t bytes, bool written) {
     if (p == NULL || bytes == 0 || reachable(l, slot, p, bytes))
@@ -236,7 +247,7 @@ static const struct {
     size_t at;
     uint16_t noted; /* the kind whose operand of that name note_task() looked at: it may be outside,
                        as in[0] of what gives_input() */
-} block_pointers[UVCCI_LANE_SLOTS] = {
+} block_pointers[UVCCI_LANE_SLOT_LENT] = {
     {"in[0]", offsetof(uvcc_block, in[0]), 0},
     {"in[1]", offsetof(uvcc_block, in[1]), 0},
     {"in[2]", offsetof(uvcc_block, in[2]), 0},
@@ -263,7 +274,7 @@ static int stray(uvcci_lane *l, const uvcc_task *t, const char *what) {
 
 /* Kernels are given no address that they cannot reach. */
 static int check_block(uvcci_lane *l, const uvcc_task *t, const uvcc_block *b) {
-    for (unsigned i = 0; i < UVCCI_LANE_SLOTS; i++) {
+    for (unsigned i = 0; i < UVCCI_LANE_SLOT_LENT; i++) {
         const void *p = NULL;
         memcpy(&p, (const uint8_t *)b + block_pointers[i].at, sizeof p);
         const bool given = i == 0 && gives_input(t->kind);
@@ -288,10 +299,16 @@ static int check_pointers(uvcci_lane *l, const uvcc_task *t) {
         all[0] = t->u.gemm.x;
         all[1] = t->u.gemm.y;
         all[2].lo = t->u.gemm.z;
+        all[2].hi = t->u.gemm.z_hi;
     } else if (t->kind == UVCC_TASK_BIT_SUMS) {
         all[0] = t->u.bits.x;
         all[2] = t->u.bits.out;
     }
+    const bool borrows = t->kind == UVCC_TASK_GEMM && t->u.gemm.y.hi == NULL;
+    if (borrows && t->u.gemm.y.lo != NULL && !readable(l, UVCCI_LANE_SLOT_LENT, all[1].lo))
+        e = stray(l, t, names[1]);
+    if (borrows)
+        all[1].lo = NULL;
     for (unsigned i = 0; i < 3 && e == 0; i++)
         if ((all[i].lo != NULL && !reachable(l, 2 * i, all[i].lo, 1)) ||
             (all[i].hi != NULL && !reachable(l, 2 * i + 1, all[i].hi, 1)))

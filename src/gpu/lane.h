@@ -16,13 +16,15 @@
 #include "gpu/pool.h"
 #include <uvcc/compute.h>
 
-enum { UVCCI_LANE_TEXT = 160, UVCCI_LANE_SLOTS = 18 };
+/* Slots of pointers whose chunks are remembered: those of a block, and what may be lent. */
+enum { UVCCI_LANE_TEXT = 160, UVCCI_LANE_SLOT_LENT = 18, UVCCI_LANE_SLOTS };
 
 /* What lanes of an executor share. */
 typedef struct uvcci_lane_home {
     uvcc_allocator records;
     uvcci_gpu_pool device, pinned;
     unsigned sms;
+    uvcci_gpu_pool *lent; /* NULL, or another executor's, where y of GEMM may lie */
     bool trust_pointers;
     bool hopper;   /* its tensor cores are those that ring_gemm.h was compiled for */
     uvcc_cpu *cpu; /* of the thread that calls uvcci_lane_finish(.., true): it hashes */

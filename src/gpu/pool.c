@@ -209,3 +209,12 @@ const uvcci_gpu_pool_chunk *uvcci_gpu_pool_find(const uvcci_gpu_pool *p, const v
     const uvcci_gpu_pool_chunk *c = hi != 0 ? &p->chunks[lo] : NULL;
     return c != NULL && byte >= c->at && (size_t)(byte - c->at) < c->bytes ? c : NULL;
 }
+
+bool uvcci_gpu_pool_look(uvcci_gpu_pool *p, const void *at, uvcci_gpu_pool_chunk *out) {
+    (void)pthread_mutex_lock(&p->lock);
+    const uvcci_gpu_pool_chunk *c = uvcci_gpu_pool_find(p, at);
+    if (c != NULL)
+        *out = *c;
+    (void)pthread_mutex_unlock(&p->lock);
+    return c != NULL;
+}

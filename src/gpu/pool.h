@@ -46,5 +46,7 @@ bool uvcci_gpu_pool_alike(size_t a, size_t b);
 uint64_t uvcci_gpu_pool_held(uvcci_gpu_pool *p);
 /* The grower: the chunk that has a byte, or NULL; valid until the pool grows. */
 const uvcci_gpu_pool_chunk *uvcci_gpu_pool_find(const uvcci_gpu_pool *p, const void *at);
+/* The same for any thread: a copy of the chunk. false: there is none. */
+bool uvcci_gpu_pool_look(uvcci_gpu_pool *p, const void *at, uvcci_gpu_pool_chunk *out);
 
 #endif

@@ -13,7 +13,8 @@
  *   join     z = sum_p r_p (M / p) - k M mod 2^64, with k = round(sum_p r_p / p).
  *
  * Exact while depth 2^126 1.01 < 0.49 M (18 moduli: a depth of 10,800; 19: more than the sums of
- * 32 bits hold). Residues between `multiply` and `join` stand as the threads hold them, so that
+ * 32 bits hold), and by narrow integers while depth 2^78 1.01, or 2^94 1.01, is below 0.48 M of 12 or
+ * 14 moduli. Two products by one y are one of twice the rows. Residues between `multiply` and `join` stand as the threads hold them, so that
  * both move 16 bytes a thread. Nothing here branches on or indexes with operands. */
 #include "ring_gemm.h"
 
@@ -26,7 +27,7 @@ namespace {
 constexpr int MODULI_MAX = 19;
 constexpr int moduli[MODULI_MAX] = {256, 255, 253, 251, 247, 241, 239, 233, 229, 227,
                                     223, 217, 211, 199, 197, 193, 191, 181, 179};
-constexpr uint32_t DEPTH_18 = 10800, DEPTH_19 = 65535;
+constexpr uint32_t DEPTH_12 = 54000, DEPTH_14 = 34000, DEPTH_18 = 10800, DEPTH_19 = 65535;
 
 constexpr int ROWS = 128;       /* of a tile of z */
 constexpr int DEPTH_STEP = 128; /* bytes of a row that one copy brings: the widest swizzle */
@@ -109,7 +110,9 @@ constants make_constants(int count) {
 
 /* A matrix of words, and where its residues go. */
 struct split_part {
-    const uint64_t *of, *more; /* words; and what is added to them, or NULL */
+    const void *of;       /* words, or signed integers of `bytes` bytes */
+    const uint64_t *more; /* what is added to words, or NULL */
+    int bytes;            /* 2, 4 or 8 */
     uint64_t row, col;
     uint32_t rows, depth;
     int8_t *out; /* [modulus][row][stride] */
@@ -140,12 +143,19 @@ __device__ __forceinline__ int residue(int magic_v, float p, float inverse) {
     return __float_as_int(__fmaf_rn(-p, q, moved));
 }
 
+/* Element `at` as a word. */
+__device__ __forceinline__ uint64_t element(const split_part &t, uint64_t at) {
+    if (t.bytes == 2)
+        return (uint64_t)(int64_t)((const int16_t *)t.of)[at];
+    if (t.bytes == 4)
+        return (uint64_t)(int64_t)((const int32_t *)t.of)[at];
+    const uint64_t w = ((const uint64_t *)t.of)[at];
+    return t.more != nullptr ? w + t.more[at] : w;
+}
+
 /* The word in row r, d along the depth, or zero behind the end. */
 __device__ __forceinline__ uint64_t word_at(const split_part &t, uint32_t r, uint32_t d) {
-    if (r >= t.rows || d >= t.depth)
-        return 0;
-    const uint64_t at = r * t.row + d * t.col;
-    return t.more != nullptr ? t.of[at] + t.more[at] : t.of[at];
+    return r < t.rows && d < t.depth ? element(t, r * t.row + d * t.col) : 0;
 }
 
 __device__ __forceinline__ void add_two(uint64_t *w, const uint64_t *from) {
@@ -158,15 +168,16 @@ __device__ __forceinline__ void add_two(uint64_t *w, const uint64_t *from) {
 __device__ __forceinline__ void load_along(const split_part &t, uint32_t r, uint32_t d,
                                            uint64_t (&w)[4]) {
     const uint64_t at = r * t.row + d;
+    const uint64_t *of = (const uint64_t *)t.of;
     const bool whole =
-        r < t.rows && d + 4 <= t.depth &&
-        (((uintptr_t)(t.of + at) | (t.more != nullptr ? (uintptr_t)(t.more + at) : 0)) & 15) == 0;
+        t.bytes == 8 && r < t.rows && d + 4 <= t.depth &&
+        (((uintptr_t)(of + at) | (t.more != nullptr ? (uintptr_t)(t.more + at) : 0)) & 15) == 0;
 #pragma unroll
     for (int i = 0; i < 4; i++)
         w[i] = whole ? 0 : word_at(t, r, d + i);
     if (whole) {
-        add_two(w, t.of + at);
-        add_two(w + 2, t.of + at + 2);
+        add_two(w, of + at);
+        add_two(w + 2, of + at + 2);
         if (t.more != nullptr) {
             add_two(w, t.more + at);
             add_two(w + 2, t.more + at + 2);
@@ -471,7 +482,8 @@ __global__ void __launch_bounds__(THREADS, 1)
 
 struct join_task {
     const uint8_t *residues;
-    uint64_t *z, z_row;
+    uint64_t *z[2], z_row;
+    uint32_t row, each; /* the first row here, of all of z[0] and then z[1], and how many one has */
     uint32_t m, n, col_tiles;
     int accumulate;
 };
@@ -519,8 +531,10 @@ __global__ void __launch_bounds__(CONSUMERS)
         for (int k = 0; k < 2; k++)
             v[k] = sum[i + k] - c.weight_bias -
                    (uint64_t)(int64_t)((part[i + k] - c.part_bias) >> 24) * c.all;
+        const uint32_t of = t.row + row, second = of >= t.each;
         if (row < t.m && col < t.n)
-            put_two(t.z + row * t.z_row + col, v, col + 1 < t.n, t.accumulate);
+            put_two(t.z[second] + (of - (second ? t.each : 0)) * t.z_row + col, v, col + 1 < t.n,
+                    t.accumulate);
     }
 }
 
@@ -530,26 +544,34 @@ uint64_t round_up(uint64_t v, uint64_t to) {
     return (v + to - 1) / to * to;
 }
 
+/* Rows of z and, if there is one, of z_hi behind them. */
+uint32_t rows_of(const uvcci_ring_product *p) {
+    return p->z_hi != nullptr ? 2 * p->m : p->m;
+}
+
 /* How a product is cut: rows of z at once, depth at once. */
 struct shape {
-    int parts; /* of the depth: x.lo and x.hi */
+    int parts; /* of the depth: of shares x.lo and x.hi */
     int cols;  /* of a tile */
     int count; /* moduli */
     uint32_t depth, rows;
     uint64_t stride, x_bytes, y_bytes, r_bytes;
 };
 
-/* Depth is cut where even 19 moduli do not hold it. */
+/* Depth is cut where even the most moduli do not hold it. */
 uint32_t depth_at_once(const uvcci_ring_product *p, int parts) {
-    const uint32_t most = DEPTH_19 / parts;
+    const uint32_t most = (p->y_bytes == 2   ? DEPTH_12
+                           : p->y_bytes == 4 ? DEPTH_14
+                                             : DEPTH_19) /
+                          parts;
     return p->k <= most ? p->k : (uint32_t)round_up(p->k / ((p->k + most - 1) / most) + 1, 16);
 }
 
 shape shape_of(const uvcci_ring_product *p, uint32_t rows) {
     shape s;
-    s.parts = p->x.hi != nullptr ? 2 : 1;
+    s.parts = p->y.hi != nullptr ? 2 : 1;
     s.depth = depth_at_once(p, s.parts);
-    s.count = s.parts * s.depth <= DEPTH_18 ? 18 : 19;
+    s.count = p->y_bytes == 2 ? 12 : p->y_bytes == 4 ? 14 : s.parts * s.depth <= DEPTH_18 ? 18 : 19;
     s.rows = rows;
     s.stride = s.parts * round_up(s.depth, 16);
     const uint64_t row_tiles = (rows + ROWS - 1) / ROWS;
@@ -567,7 +589,7 @@ size_t room_of(const shape &s) {
 
 /* What is the same for all products, worked out once in a process. */
 struct shared_facts {
-    constants of_18, of_19;
+    constants of_12, of_14, of_18, of_19;
     decltype(&cuTensorMapEncodeTiled) encode; /* NULL: the driver has none */
 } facts;
 pthread_once_t facts_once = PTHREAD_ONCE_INIT;
@@ -575,6 +597,8 @@ pthread_once_t facts_once = PTHREAD_ONCE_INIT;
 void find_facts(void) {
     void *f = nullptr;
     cudaDriverEntryPointQueryResult how;
+    facts.of_12 = make_constants(12);
+    facts.of_14 = make_constants(14);
     facts.of_18 = make_constants(18);
     facts.of_19 = make_constants(19);
     if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault,
@@ -597,35 +621,77 @@ cudaError_t map_of(CUtensorMap *map, const int8_t *of, uint64_t stride, uint32_t
                : cudaErrorInvalidValue;
 }
 
-/* The parts of an operand side by side along the depth: lo and hi of x, the sum and lo of y. */
-void add_parts(split_task *t, int *count, int side, const uvcci_ring_operand *o, uint64_t first,
-               uint32_t rows, uint32_t depth, const shape &s, int8_t *out) {
+/* A part of an operand, whose residues go behind those of the parts before. */
+void add_part(split_task *t, int *count, split_part p) {
+    p.deep = (p.room + SPLIT_DEPTH - 1) / SPLIT_DEPTH;
+    p.end = (*count != 0 ? t->part[*count - 1].end : 0) +
+            p.deep * ((p.rows + SPLIT_ROWS - 1) / SPLIT_ROWS);
+    t->part[(*count)++] = p;
+}
+
+/* What is the same for all parts of an operand that has so many rows. */
+split_part part_of(int side, const uvcci_ring_operand *o, uint32_t rows, uint32_t depth,
+                   const shape &s, int bytes) {
+    split_part p = {};
+    p.bytes = bytes;
+    p.row = side == X ? o->row : o->col;
+    p.col = side == X ? o->col : o->row;
+    p.rows = rows;
+    p.depth = depth;
+    p.room = (uint32_t)(s.stride / s.parts);
+    p.stride = s.stride;
+    p.plane = s.stride * rows;
+    p.side = side;
+    return p;
+}
+
+/* The parts of y: of shares the sum and lo, side by side along the depth. */
+void add_y(split_task *t, int *count, const uvcci_ring_product *p, uint32_t at, uint32_t depth,
+           const shape &s, int8_t *out) {
+    const int bytes = p->y_bytes == 0 ? 8 : p->y_bytes;
+    const uint64_t first = at * p->y.row;
     for (int i = 0; i < s.parts; i++) {
-        split_part p = {};
-        p.of = (side == X && i == 1 ? o->hi : o->lo) + first;
-        p.more = side == Y && i == 0 && s.parts == 2 ? o->hi + first : nullptr;
-        p.row = side == X ? o->row : o->col;
-        p.col = side == X ? o->col : o->row;
-        p.rows = rows;
-        p.depth = depth;
-        p.room = (uint32_t)(s.stride / s.parts);
-        p.stride = s.stride;
-        p.plane = s.stride * rows;
-        p.out = out + i * p.room;
-        p.side = side;
-        p.deep = (p.room + SPLIT_DEPTH - 1) / SPLIT_DEPTH;
-        p.end = (*count != 0 ? t->part[*count - 1].end : 0) +
-                p.deep * ((rows + SPLIT_ROWS - 1) / SPLIT_ROWS);
-        t->part[(*count)++] = p;
+        split_part y = part_of(Y, &p->y, p->n, depth, s, bytes);
+        y.of = (const uint8_t *)p->y.lo + first * bytes;
+        y.more = i == 0 && s.parts == 2 ? p->y.hi + first : nullptr;
+        y.out = out + i * y.room;
+        add_part(t, count, y);
     }
+}
+
+/* Rows of x from `row` on: of shares lo and hi side by side along the depth; of two products by one
+ * y those of lo, and those of hi below them. */
+void add_x(split_task *t, int *count, const uvcci_ring_product *p, uint32_t row, uint32_t rows,
+           uint32_t at, uint32_t depth, const shape &s, int8_t *out) {
+    const bool below = p->z_hi != nullptr;
+    for (int i = 0; i < (below ? 2 : s.parts); i++) {
+        const uint32_t from = below && i == 1 ? p->m : 0; /* its rows begin there */
+        const uint32_t first = row > from ? row - from : 0;
+        const uint32_t end = row + rows > from ? row + rows - from : 0;
+        split_part x = part_of(X, &p->x, rows, depth, s, 8);
+        x.rows = (end < p->m ? end : p->m) - (first < p->m ? first : p->m);
+        x.of = (i == 1 ? p->x.hi : p->x.lo) + first * p->x.row + at * p->x.col;
+        x.out = out + (below ? (from + first - row) * s.stride : i * x.room);
+        if (end > first && x.rows != 0)
+            add_part(t, count, x);
+    }
+}
+
+template <int COUNT>
+void queue_split_by(const split_task &t, uint32_t blocks, const constants &c, cudaStream_t s) {
+    split<COUNT><<<blocks, SPLIT_THREADS, 0, s>>>(t, c);
 }
 
 cudaError_t queue_split(const split_task &t, int count, const constants &c, cudaStream_t s) {
     const uint32_t blocks = t.part[count - 1].end;
-    if (c.count == 18)
-        split<18><<<blocks, SPLIT_THREADS, 0, s>>>(t, c);
+    if (c.count == 12)
+        queue_split_by<12>(t, blocks, c, s);
+    else if (c.count == 14)
+        queue_split_by<14>(t, blocks, c, s);
+    else if (c.count == 18)
+        queue_split_by<18>(t, blocks, c, s);
     else
-        split<19><<<blocks, SPLIT_THREADS, 0, s>>>(t, c);
+        queue_split_by<19>(t, blocks, c, s);
     return cudaGetLastError();
 }
 
@@ -653,7 +719,11 @@ cudaError_t queue_multiply(const multiply_task &t, const constants &c, const CUt
 template <int COLS>
 cudaError_t queue_join(const join_task &t, uint32_t tiles, const constants &c, cudaStream_t s) {
     const unsigned blocks = tiles * (COLS / 2 / CHUNK);
-    if (c.count == 18)
+    if (c.count == 12)
+        join<COLS, 12><<<blocks, CONSUMERS, 0, s>>>(t, c);
+    else if (c.count == 14)
+        join<COLS, 14><<<blocks, CONSUMERS, 0, s>>>(t, c);
+    else if (c.count == 18)
         join<COLS, 18><<<blocks, CONSUMERS, 0, s>>>(t, c);
     else
         join<COLS, 19><<<blocks, CONSUMERS, 0, s>>>(t, c);
@@ -661,7 +731,10 @@ cudaError_t queue_join(const join_task &t, uint32_t tiles, const constants &c, c
 }
 
 const constants &constants_of(int count) {
-    return count == 18 ? facts.of_18 : facts.of_19;
+    return count == 12   ? facts.of_12
+           : count == 14 ? facts.of_14
+           : count == 18 ? facts.of_18
+                         : facts.of_19;
 }
 
 /* Rows of z from `row` on, depth from `at` on; y's residues are there but for the first rows. */
@@ -679,8 +752,11 @@ cudaError_t queue_rows(const uvcci_ring_product *p, const shape &s, uint32_t row
     t.out = r;
     join_task j = {};
     j.residues = r;
-    j.z = p->z + row * p->z_row;
+    j.z[0] = p->z;
+    j.z[1] = p->z_hi;
     j.z_row = p->z_row;
+    j.row = row;
+    j.each = p->m;
     j.m = rows;
     j.n = p->n;
     j.col_tiles = t.col_tiles;
@@ -689,8 +765,8 @@ cudaError_t queue_rows(const uvcci_ring_product *p, const shape &s, uint32_t row
     split_task split = {};
     int parts = 0;
     if (row == 0)
-        add_parts(&split, &parts, Y, &p->y, at * p->y.row, p->n, depth, s, y);
-    add_parts(&split, &parts, X, &p->x, row * p->x.row + at * p->x.col, rows, depth, s, x);
+        add_y(&split, &parts, p, at, depth, s, y);
+    add_x(&split, &parts, p, row, rows, at, depth, s, x);
     cudaError_t rc = queue_split(split, parts, c, stream);
     if (rc == cudaSuccess)
         rc = map_of(&x_map, x, s.stride, rows, s.count, ROWS);
@@ -716,16 +792,17 @@ int uvcci_ring_gemm_built(void) {
 }
 
 size_t uvcci_ring_gemm_room(const uvcci_ring_product *p) {
-    return room_of(shape_of(p, p->m));
+    return room_of(shape_of(p, rows_of(p)));
 }
 
 size_t uvcci_ring_gemm_least(const uvcci_ring_product *p) {
-    return room_of(shape_of(p, p->m < ROWS ? p->m : ROWS));
+    return room_of(shape_of(p, rows_of(p) < ROWS ? rows_of(p) : ROWS));
 }
 
 cudaError_t uvcci_ring_gemm(const uvcci_ring_product *p, void *room, size_t bytes,
                             cudaStream_t stream) {
-    uint32_t rows = p->m;
+    const uint32_t all = rows_of(p);
+    uint32_t rows = all;
     (void)pthread_once(&facts_once, find_facts);
     while (rows > ROWS && room_of(shape_of(p, rows)) > bytes)
         rows = (uint32_t)round_up(rows / 2, ROWS);
@@ -735,8 +812,8 @@ cudaError_t uvcci_ring_gemm(const uvcci_ring_product *p, void *room, size_t byte
     cudaError_t rc = cudaSuccess;
     for (uint32_t at = 0; at < p->k && rc == cudaSuccess; at += s.depth) {
         const uint32_t depth = p->k - at < s.depth ? p->k - at : s.depth;
-        for (uint32_t row = 0; row < p->m && rc == cudaSuccess; row += rows)
-            rc = queue_rows(p, s, row, p->m - row < rows ? p->m - row : rows, at, depth,
+        for (uint32_t row = 0; row < all && rc == cudaSuccess; row += rows)
+            rc = queue_rows(p, s, row, all - row < rows ? all - row : rows, at, depth,
                             (int8_t *)room, stream);
     }
     return rc;

@@ -5,7 +5,8 @@
  * residue matrices is multiplied in int8 with int32 sums, and what the residues of a product say
  * together is taken mod 2^64 (Chinese remainder theorem). Words count as signed integers below
  * 2^63 in size, so that of a product of depth k only k 2^126 must be below half the product of the
- * moduli: 18 serve a depth of 10,800.
+ * moduli: 18 serve a depth of 10,800. By integers of 2 and of 4 bytes it is k 2^78 and k 2^94: 12
+ * moduli serve a depth of 54,000, 14 one of 34,000.
  *
  * All pointers are the device's, words are mod 2^64. Element (i, l) of an operand stands `row` i +
  * `col` l words from its first; one of the two is 1, whichever. */
@@ -21,18 +22,22 @@ extern "C" {
 #endif
 
 typedef struct uvcci_ring_operand {
-    const uint64_t *lo, *hi; /* hi NULL of both operands: a plain product of lo */
+    const uint64_t *lo, *hi;
     uint64_t row, col;
 } uvcci_ring_operand;
 
-/* z = x.lo (y.lo + y.hi) + x.hi y.lo, the local part of a replicated product, or x.lo y.lo; x is m
- * by k, y is k by n, rows of z stand z_row words apart. */
+/* z = x.lo (y.lo + y.hi) + x.hi y.lo, the local part of a replicated product; or without y.hi
+ * x.lo y.lo, and with z_hi also z_hi = x.hi y.lo. x is m by k, y is k by n, rows of z and of z_hi
+ * stand z_row words apart. */
 typedef struct uvcci_ring_product {
     uint32_t m, n, k;
     uvcci_ring_operand x, y;
-    uint64_t *z;
+    uint64_t *z, *z_hi;
     uint64_t z_row;
     int accumulate; /* z += */
+    /* 0 or 8: y is of words; without y.hi 2 or 4: y.lo points at signed integers of so many bytes,
+     * whose strides count integers. */
+    int y_bytes;
 } uvcci_ring_product;
 
 /* Whether this build has it: kernels are compiled for the instructions of Hopper (sm_90a) alone. */

@@ -70,13 +70,12 @@ void host_kernels_map(const map_task *t) {
 }
 
 void host_kernels_gemm(const product_task *t) {
-    for (uint32_t g = 0; g < t->groups; g++)
-        for (uint32_t h = 0; h < t->heads; h++) {
-            const product_task b = product_block(t, g, h);
-            for (uint32_t i = 0; i < b.m; i++)
-                for (uint32_t j = 0; j < b.n; j++)
-                    product_store(&b, i, j, product_at(&b, i, j));
-        }
+    for (uint64_t which = 0; which < product_blocks(t); which++) {
+        const product_task b = product_block(t, which);
+        for (uint32_t i = 0; i < b.m; i++)
+            for (uint32_t j = 0; j < b.n; j++)
+                product_store(&b, i, j, product_at(&b, i, j));
+    }
 }
 
 static void sum_bits(const bits_task *t, const uint32_t *key, const uint64_t *x, uint64_t *out) {

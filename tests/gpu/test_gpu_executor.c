@@ -8,12 +8,14 @@
 #include "gpu/executor.h"
 #include "hashes.h"
 #include "in_place.h"
+#include "triangle.h"
 #include "vector_test.h"
 
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <uvcc/model.h>
 
 enum { STREAMS = 4 };                     /* of an executor that is not told */
 enum { MESSAGES = 8, MESSAGE = 8 << 20 }; /* as many as one chunk of a pool */
@@ -217,6 +219,171 @@ static void memory_of_a_device_is_refused(void **state) {
     sum_free(&s);
     uvcc_gpu_free(x);
     assert_int_equal(cudaFree(foreign), 0);
+}
+
+/* ---- memory of another executor ---- */
+
+/* y of a product by a public matrix may lie with the lender, and nothing else. */
+static void memory_that_is_lent(void **state) {
+    enum { WORDS = 4 }; /* 2 x 2 */
+    static const int16_t y[WORDS] = {1, -2, 3, 4};
+    static const uint64_t x[WORDS] = {5, 6, 7, 8};
+    static const uint64_t want[WORDS] = {23, 14, 31, 18};
+    uint64_t got[WORDS];
+    uvcc_gpu_config cfg = card_config();
+    uvcc_gpu *lender = open_one(), *own = NULL;
+    const uvcc_allocator far = uvcc_gpu_allocator(lender);
+    (void)state;
+    int16_t *lent = far.alloc(far.user, sizeof y, UVCC_MEM_TENSOR);
+    uint64_t *lent_x = far.alloc(far.user, sizeof x, UVCC_MEM_TENSOR);
+    const uvcc_copy_item fill[] = {{(uint8_t *)lent, (const uint8_t *)y, sizeof y},
+                                   {(uint8_t *)lent_x, (const uint8_t *)x, sizeof x}};
+    const uvcc_task up = {.kind = UVCC_TASK_COPY, .u.copy = {.items = fill, .count = 2}};
+    assert_int_equal(card_status(lender, &(uvcc_job){.id = 1, .tasks = &up, .count = 1}), 0);
+    for (unsigned borrows = 0; borrows < 2; borrows++) {
+        cfg.lender = borrows != 0 ? lender : NULL;
+        own = card_open(&cfg);
+        const uvcc_allocator al = uvcc_gpu_allocator(own);
+        uint64_t *a = al.alloc(al.user, sizeof x, UVCC_MEM_TENSOR);
+        uint64_t *z = al.alloc(al.user, sizeof x, UVCC_MEM_TENSOR);
+        const uvcc_copy_item in = {(uint8_t *)a, (const uint8_t *)x, sizeof x};
+        const uvcc_copy_item out = {(uint8_t *)got, (const uint8_t *)z, sizeof got};
+        uvcc_task tasks[] = {{.kind = UVCC_TASK_COPY, .u.copy = {.items = &in, .count = 1}},
+                             {.kind = UVCC_TASK_GEMM,
+                              .u.gemm = {.m = 2,
+                                         .n = 2,
+                                         .k = 2,
+                                         .y_bytes = sizeof y[0],
+                                         .x = {a, NULL},
+                                         .y = {(uint64_t *)(void *)lent, NULL},
+                                         .z = z}},
+                             {.kind = UVCC_TASK_COPY, .u.copy = {.items = &out, .count = 1}}};
+        const uvcc_job job = {.id = 2, .tasks = tasks, .count = 3};
+        assert_int_equal(card_status(own, &job), borrows != 0 ? 0 : UVCC_ERR_JOB);
+        if (borrows != 0)
+            assert_memory_equal(got, want, sizeof want);
+        else
+            assert_non_null(strstr(uvcc_gpu_trouble(own), "y is not memory"));
+        tasks[1].u.gemm.x.lo = lent_x; /* y alone is lent, */
+        assert_int_equal(card_status(own, &job), UVCC_ERR_JOB);
+        tasks[1].u.gemm.x.lo = a;
+        tasks[1].u.gemm.y_bytes = 0; /* and no shares of it */
+        tasks[1].u.gemm.y = (uvcc_shares){lent_x, lent_x};
+        assert_int_equal(card_status(own, &job), UVCC_ERR_JOB);
+        al.free(al.user, a, sizeof x, UVCC_MEM_TENSOR);
+        al.free(al.user, z, sizeof x, UVCC_MEM_TENSOR);
+        uvcc_gpu_free(own);
+    }
+    far.free(far.user, lent, sizeof y, UVCC_MEM_TENSOR);
+    far.free(far.user, lent_x, sizeof x, UVCC_MEM_TENSOR);
+    uvcc_gpu_free(lender);
+}
+
+/* ---- sessions ---- */
+
+static uvcc_gpu *of_party[3];
+
+static int submit_at(void *user, const uvcc_job *job) {
+    return uvcc_gpu_submit(user, job);
+}
+
+static int poll_at(void *user, uvcc_completion *out) {
+    return uvcc_gpu_poll(user, out);
+}
+
+static void wait_at(void *user) {
+    uvcc_gpu_wait(user);
+}
+
+/* An executor for each party, of which the first lends to the others. */
+static void on_device(unsigned party, uvcc_config *cfg, uvcc_cpu_config *x) {
+    uvcc_gpu_config own = card_config();
+    own.lender = party != 0 ? of_party[0] : NULL;
+    of_party[party] = card_open(&own);
+    cfg->alloc = uvcc_gpu_allocator(of_party[party]);
+    x->mode = UVCC_CPU_ELSEWHERE;
+    x->elsewhere = (uvcc_cpu_elsewhere){
+        .submit = submit_at, .poll = poll_at, .wait = wait_at, .user = of_party[party]};
+}
+
+static void set_weight(triangle *t, uint32_t tensor, bool public, const int64_t *v) {
+    for (unsigned i = 0; i < 3; i++) {
+        int rc;
+        while ((rc = public && t->opt.borrow && i != 0
+                         ? uvcc_session_set_borrowed(t->s[i], tensor)
+                         : uvcc_session_set_public(t->s[i], tensor, v)) == UVCC_ERR_AGAIN)
+            assert_true(triangle_turn(t));
+        assert_int_equal(rc, 0);
+    }
+}
+
+/* A pass of a small model whose weights are public: what comes out, and the root. */
+static void pass(const uvcc_program *p, const uvcc_model_config *c, const triangle_options *opt,
+                 int64_t *out, size_t count, uint8_t root[32]) {
+    enum { MOST = 4096 };
+    static int64_t v[MOST];
+    triangle t;
+    uvcc_model_weight w;
+    uint64_t draws = 5;
+    triangle_open(&t, p, opt);
+    triangle_ready(&t);
+    for (uint32_t i = 0; uvcc_model_weight_at(c, i, &w) == 0; i++) {
+        const int tensor = uvcc_program_find(p, w.name);
+        assert_in_range(tensor, 0, INT32_MAX);
+        assert_true((size_t)w.rows * w.cols <= MOST);
+        for (size_t k = 0; k < (size_t)w.rows * w.cols; k++)
+            v[k] = (int64_t)(test_rand(&draws) >> 54) - 512;
+        set_weight(&t, (uint32_t)tensor,
+                   uvcc_program_tensor_at(p, (uint32_t)tensor)->sharing == UVCC_PUBLIC, v);
+    }
+    triangle_agree(&t, 0, 0);
+    triangle_input(&t, 0, 0, UVCC_MODEL_IN_X, (const int64_t[]){3, 1, 4, 1, 5, 9});
+    triangle_finish(&t, 1);
+    const uvcc_io_desc *y = uvcc_program_output_at(p, 0, 0);
+    memcpy(out, uvcc_session_output(t.s[1], 0, y->id), count * sizeof *out);
+    memcpy(root, t.root[1], 32);
+    triangle_close(&t);
+    triangle_free(&t);
+}
+
+/* Public weights that parties on a device have once, in 2 or 4 bytes by their bits, from the
+ * embeddings to the tied head: results and roots are the CPU's of three copies. */
+static void public_weights(void **state) {
+    enum { TOKENS = 6, WIDTH = 16, VOCABULARY = 11 };
+    const uvcc_allocator al = uvcc_host_allocator();
+    (void)state;
+    for (unsigned bits = 3; bits <= 4; bits++) {
+        int64_t out[2][TOKENS * VOCABULARY];
+        uint8_t root[2][32];
+        char why[256] = "";
+        uvcc_model_config c;
+        uvcc_program *p = NULL;
+        assert_int_equal(uvcc_model_default(&c, sizeof c), 0);
+        c.layers = 1;
+        c.width = WIDTH;
+        c.heads = 2;
+        c.ff_width = 24;
+        c.tokens = TOKENS;
+        c.frac_bits = 12;
+        c.weight_bits = (uint8_t)bits;
+        c.input = UVCC_MODEL_INPUT_TOKENS;
+        c.vocabulary = VOCABULARY;
+        c.head = UVCC_MODEL_HEAD_TIED;
+        c.weights = UVCC_MODEL_PUBLIC_WEIGHTS;
+        if (uvcc_model_program(&p, &c, 0, UVCC_TO_ALL, &al, why, sizeof why) != 0)
+            fail_msg("%s", why);
+        assert_int_equal(uvcc_program_element_bytes(p, (uint32_t)uvcc_program_find(p, "L0.WQ")),
+                         bits == 3 ? 2 : 4);
+        pass(p, &c, &(triangle_options){.seed = 6}, out[0], TOKENS * VOCABULARY, root[0]);
+        pass(p, &c, &(triangle_options){.seed = 6, .borrow = true, .place = on_device}, out[1],
+             TOKENS * VOCABULARY, root[1]);
+        for (unsigned i = 3; i-- != 0;)
+            uvcc_gpu_free(of_party[i]);
+        assert_memory_equal(out[0], out[1], sizeof out[0]);
+        assert_memory_equal(root[0], root[1], sizeof root[0]);
+        assert_int_equal(fake_device_bytes() + fake_pinned_bytes(), 0);
+        uvcc_program_free(p);
+    }
 }
 
 /* ---- copies ---- */
@@ -598,6 +765,8 @@ int main(void) {
         cmocka_unit_test(what_is_read_is_not_written),
         cmocka_unit_test(copies_are_within_budgets),
         cmocka_unit_test(memory_of_a_device_is_refused),
+        cmocka_unit_test(memory_that_is_lent),
+        cmocka_unit_test(public_weights),
         cmocka_unit_test(items_of_a_copy_keep_their_order),
         cmocka_unit_test(tensors_are_zero_when_they_come_back),
         cmocka_unit_test(messages_are_zero_when_they_come_back),

@@ -9,10 +9,12 @@
 typedef struct shape {
     uint32_t m, n, k, groups, heads;
     bool trans_x, trans_y, accumulate;
-    uint32_t gap; /* words between rows of blocks */
+    uint32_t gap;    /* words between rows of blocks */
+    bool two;        /* y is public, and both components of x have a product */
+    uint8_t y_bytes; /* of its elements, at the beginning of its words; 0: words */
 } shape;
 
-enum { X_LO, X_HI, Y_LO, Y_HI, Z, OPERANDS };
+enum { X_LO, X_HI, Y_LO, Y_HI, Z, Z_HI, OPERANDS };
 
 /* Rows and words of a row of a block as it is stored. */
 static void stored(const shape *s, unsigned operand, uint32_t *rows, uint32_t *cols) {
@@ -48,9 +50,11 @@ static uvcc_task product(const shape *s, uint64_t *const at[OPERANDS]) {
                               .trans_x = s->trans_x,
                               .trans_y = s->trans_y,
                               .accumulate = s->accumulate,
+                              .y_bytes = s->y_bytes,
                               .x = {at[X_LO], at[X_HI]},
-                              .y = {at[Y_LO], at[Y_HI]},
-                              .z = at[Z]}};
+                              .y = {at[Y_LO], s->two ? NULL : at[Y_HI]},
+                              .z = at[Z],
+                              .z_hi = s->two ? at[Z_HI] : NULL}};
     if (s->groups != 0) {
         t.u.gemm.lx = layout(s, X_LO);
         t.u.gemm.ly = layout(s, Y_LO);
@@ -94,7 +98,7 @@ static unsigned take_all(const uvcc_allocator *al) {
 /* Operands go up, the product is made, z comes down: one job. */
 static void on_card(uvcc_gpu *x, const shape *s, uint64_t *const host[OPERANDS], bool full) {
     const uvcc_allocator al = uvcc_gpu_allocator(x);
-    uvcc_copy_item up[OPERANDS], down;
+    uvcc_copy_item up[OPERANDS], down[2];
     uint64_t *card[OPERANDS];
     for (unsigned i = 0; i < OPERANDS; i++) {
         card[i] = al.alloc(al.user, words_of(s, i) * 8, UVCC_MEM_TENSOR);
@@ -102,10 +106,12 @@ static void on_card(uvcc_gpu *x, const shape *s, uint64_t *const host[OPERANDS],
         up[i] = (uvcc_copy_item){(uint8_t *)card[i], (uint8_t *)host[i], words_of(s, i) * 8};
     }
     unsigned others = full ? take_all(&al) : 0;
-    down = (uvcc_copy_item){(uint8_t *)host[Z], (uint8_t *)card[Z], words_of(s, Z) * 8};
+    for (unsigned i = 0; i < 2; i++)
+        down[i] =
+            (uvcc_copy_item){(uint8_t *)host[Z + i], (uint8_t *)card[Z + i], words_of(s, Z) * 8};
     const uvcc_task tasks[] = {{.kind = UVCC_TASK_COPY, .u.copy = {.items = up, .count = OPERANDS}},
                                product(s, card),
-                               {.kind = UVCC_TASK_COPY, .u.copy = {.items = &down, .count = 1}}};
+                               {.kind = UVCC_TASK_COPY, .u.copy = {.items = down, .count = 2}}};
     if (card_status(x, &(uvcc_job){.id = 1, .cookie = 7, .tasks = tasks, .count = 3}) != 0)
         fail_msg("%u x %u x %u: %s", s->m, s->n, s->k, uvcc_gpu_trouble(x));
     while (others > 0)
@@ -115,46 +121,61 @@ static void on_card(uvcc_gpu *x, const shape *s, uint64_t *const host[OPERANDS],
 }
 
 static void check(uvcc_gpu *x, const shape *s, bool full) {
-    uint64_t *host[OPERANDS], *want;
+    uint64_t *host[OPERANDS], *want[2];
     for (unsigned i = 0; i < OPERANDS; i++) {
         host[i] = malloc(words_of(s, i) * 8);
         assert_non_null(host[i]);
         fill(host[i], words_of(s, i), 10 * i + s->m);
     }
-    want = malloc(words_of(s, Z) * 8);
-    assert_non_null(want);
-    memcpy(want, host[Z], words_of(s, Z) * 8);
-    uint64_t *const at[OPERANDS] = {host[X_LO], host[X_HI], host[Y_LO], host[Y_HI], want};
+    for (unsigned i = 0; i < 2; i++) {
+        want[i] = malloc(words_of(s, Z) * 8);
+        assert_non_null(want[i]);
+        memcpy(want[i], host[Z + i], words_of(s, Z) * 8);
+    }
+    uint64_t *const at[OPERANDS] = {host[X_LO], host[X_HI], host[Y_LO],
+                                    host[Y_HI], want[0],    want[1]};
     const uvcc_task t = product(s, at);
     on_cpu(&t);
     on_card(x, s, host, full);
-    if (memcmp(host[Z], want, words_of(s, Z) * 8) != 0)
-        fail_msg("%u x %u x %u: z differs", s->m, s->n, s->k);
+    for (unsigned i = 0; i < 2; i++)
+        if (memcmp(host[Z + i], want[i], words_of(s, Z) * 8) != 0)
+            fail_msg("%u x %u x %u, %u bytes: z %u differs", s->m, s->n, s->k, s->y_bytes, i);
     for (unsigned i = 0; i < OPERANDS; i++)
         free(host[i]);
-    free(want);
+    free(want[0]);
+    free(want[1]);
 }
 
 static void as_on_the_cpu(void **state) {
     static const shape shapes[] = {
-        {512, 512, 300, 0, 0, false, false, false, 0},
-        {333, 1000, 260, 0, 0, true, false, false, 0},
-        {1025, 257, 256, 0, 0, false, true, true, 0},
-        {700, 300, 333, 0, 0, true, true, false, 0},
-        {32, 2048, 1024, 0, 0, false, false, false, 0},
-        {160, 130, 5400, 0, 0, false, false, false, 0}, /* the most for 18 moduli */
-        {160, 130, 5401, 0, 0, false, true, true, 0},
-        {64, 33, 33000, 0, 0, false, false, false, 0}, /* cut along the depth */
-        {300, 520, 450, 2, 3, false, false, true, 5},
-        {450, 520, 300, 1, 2, true, true, false, 1},
+        {512, 512, 300, 0, 0, false, false, false, 0, false, 0},
+        {333, 1000, 260, 0, 0, true, false, false, 0, false, 0},
+        {1025, 257, 256, 0, 0, false, true, true, 0, false, 0},
+        {700, 300, 333, 0, 0, true, true, false, 0, false, 0},
+        {32, 2048, 1024, 0, 0, false, false, false, 0, false, 0},
+        {160, 130, 5400, 0, 0, false, false, false, 0, false, 0}, /* the most for 18 moduli */
+        {160, 130, 5401, 0, 0, false, true, true, 0, false, 0},
+        {64, 33, 33000, 0, 0, false, false, false, 0, false, 0}, /* cut along the depth */
+        {300, 520, 450, 2, 3, false, false, true, 5, false, 0},
+        {450, 520, 300, 1, 2, true, true, false, 1, false, 0},
         /* few rows */
-        {1, 1000, 3000, 0, 0, false, false, false, 0},
-        {1, 1, 5000, 0, 0, false, false, true, 0},
-        {1, 700, 1025, 0, 0, true, true, false, 0},
-        {8, 300, 777, 0, 0, false, true, true, 0},
-        {8, 257, 129, 0, 0, true, false, false, 0},
-        {5, 64, 200, 2, 3, false, false, true, 3},
-        {3, 65, 130, 3, 1, true, true, false, 2},
+        {1, 1000, 3000, 0, 0, false, false, false, 0, false, 0},
+        {1, 1, 5000, 0, 0, false, false, true, 0, false, 0},
+        {1, 700, 1025, 0, 0, true, true, false, 0, false, 0},
+        {8, 300, 777, 0, 0, false, true, true, 0, false, 0},
+        {8, 257, 129, 0, 0, true, false, false, 0, false, 0},
+        {5, 64, 200, 2, 3, false, false, true, 3, false, 0},
+        {3, 65, 130, 3, 1, true, true, false, 2, false, 0},
+        /* by a public y, narrow or not */
+        {128, 1100, 1000, 0, 0, false, false, false, 0, true, 2},
+        {128, 1100, 1000, 0, 0, true, true, true, 0, true, 4},
+        {130, 1025, 1030, 0, 0, false, true, false, 0, true, 0},
+        {64, 40, 55000, 0, 0, false, false, true, 0, true, 2}, /* cut along the depth */
+        {64, 64, 34001, 0, 0, false, true, false, 0, true, 4},
+        {300, 520, 900, 2, 3, false, false, true, 5, true, 2},
+        {100, 70, 130, 0, 0, false, false, false, 0, true, 4}, /* by CUDA cores */
+        {8, 300, 777, 0, 0, false, true, true, 0, true, 2},
+        {1, 1000, 3000, 0, 0, false, false, false, 0, true, 4},
     };
     const uvcc_gpu_config cfg = card_config();
     uvcc_gpu *x = card_open(&cfg);
@@ -167,7 +188,7 @@ static void as_on_the_cpu(void **state) {
 
 /* Without memory for residues CUDA cores do it. */
 static void in_little_memory(void **state) {
-    static const shape s = {4096, 2048, 1024, 0, 0, false, false, false, 0}; /* 377 MB */
+    static const shape s = {4096, 2048, 1024, 0, 0, false, false, false, 0, false, 0}; /* 377 MB */
     const uvcc_gpu_config cfg = card_config();
     uvcc_gpu *x = card_open(&cfg);
     (void)state;

@@ -240,22 +240,26 @@ static void large_tasks(void **state) {
 
 /* ---- tasks without blocks ---- */
 
-/* Products of all paths, and sizes about tiles. */
+/* Products of all paths, and sizes about tiles; of shares, and of one or both components by a
+ * public y, of words or narrow. */
 static void products(void **state) {
     static const uint32_t sides[] = {1, 7, 8, 9, 31, 33, 64, 65, 130};
-    enum { SIDES = sizeof sides / sizeof sides[0], OPERANDS = 5 };
+    enum { SIDES = sizeof sides / sizeof sides[0], OPERANDS = 6, Z = 4, ROUNDS = 80 };
     uint64_t draws = 3;
     (void)state;
-    for (unsigned round = 0; round < 40; round++) {
+    for (unsigned round = 0; round < ROUNDS; round++) {
         const uint32_t m = sides[round % SIDES], n = sides[test_rand(&draws) % SIDES];
         const uint32_t k = sides[test_rand(&draws) % SIDES] + (round % 5 == 0 ? 300 : 0);
-        const size_t size[OPERANDS] = {m * k, m * k, k * n, k * n, m * n};
-        uint64_t *at[OPERANDS], *want;
+        const size_t size[OPERANDS] = {m * k, m * k, k * n, k * n, m * n, m * n};
+        const bool public = round >= ROUNDS / 2, second = public && round % 4 != 0;
+        uint64_t *at[OPERANDS], *want[2];
         for (unsigned i = 0; i < OPERANDS; i++)
             at[i] = some_bytes(&draws, 8 * size[i]);
-        want = malloc(8 * size[4]);
-        assert_non_null(want);
-        memcpy(want, at[4], 8 * size[4]);
+        for (unsigned i = 0; i < 2; i++) {
+            want[i] = malloc(8 * size[Z + i]);
+            assert_non_null(want[i]);
+            memcpy(want[i], at[Z + i], 8 * size[Z + i]);
+        }
         uvcc_task t = {.kind = UVCC_TASK_GEMM,
                        .u.gemm = {.m = m,
                                   .n = n,
@@ -263,19 +267,24 @@ static void products(void **state) {
                                   .trans_x = round % 2 != 0,
                                   .trans_y = round / 2 % 2 != 0,
                                   .accumulate = round % 3 == 0,
-                                  .x = {at[0], round % 7 == 0 ? NULL : at[1]},
-                                  .y = {at[2], round % 11 == 0 ? NULL : at[3]},
-                                  .z = want}};
+                                  .y_bytes = public ? (uint8_t)(round % 3 * 2) : 0,
+                                  .x = {at[0], !public && round % 7 == 0 ? NULL : at[1]},
+                                  .y = {at[2], public || round % 11 == 0 ? NULL : at[3]},
+                                  .z = want[0],
+                                  .z_hi = second ? want[1] : NULL}};
         const uvcc_job job = {.tasks = &t, .count = 1};
         run_portable(&job);
-        t.u.gemm.z = at[4];
+        t.u.gemm.z = at[Z];
+        t.u.gemm.z_hi = second ? at[Z + 1] : NULL;
         on_device(round % 3, multiprocessors[round / 4 % 3]);
         assert_int_equal(host_kernels_run(&job), 0);
-        if (memcmp(want, at[4], 8 * size[4]) != 0)
-            fail_msg("round %u: %u x %u x %u", round, m, k, n);
+        for (unsigned i = 0; i < 2; i++)
+            if (memcmp(want[i], at[Z + i], 8 * size[Z + i]) != 0)
+                fail_msg("round %u: %u x %u x %u, z %u", round, m, k, n, i);
         for (unsigned i = 0; i < OPERANDS; i++)
             free(at[i]);
-        free(want);
+        free(want[0]);
+        free(want[1]);
     }
 }
 

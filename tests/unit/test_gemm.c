@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "exec/compute/gemm.h"
-#include "exec/compute/gemm_tiled.h"
+#include "exec/compute/gemm_narrow.h"
 #if UVCCI_GEMM_HAS_AMX
 #include <cpuid.h>
 #endif
@@ -47,7 +47,18 @@ static void emulated_madd(unsigned sum, unsigned a, unsigned b) {
 #define TILE_LOAD(t, from)   memcpy(&tile[t], from, sizeof tile[t])
 #define TILE_MADD(sum, a, b) emulated_madd(sum, a, b)
 #define TILE_STORE(t, to)    memcpy(to, &tile[t], sizeof tile[t])
+#include "exec/compute/gemm_narrow_steps.h"
 #include "exec/compute/gemm_tile_steps.h"
+
+static void emulated_narrow(size_t steps, unsigned digits, const uint8_t *a, const uint8_t *b,
+                            int32_t *sums) {
+    assert_true(configured);
+    assert_in_range(digits, 2, UVCCI_NARROW_DIGITS);
+    if (digits == 2)
+        narrow_by_two(steps, a, b, sums);
+    else
+        narrow_by_three(steps, a, b, sums);
+}
 
 static void emulated_multiply(size_t steps, const uint8_t *a, const uint8_t *b, int32_t *sums) {
     assert_true(configured);
@@ -154,7 +165,7 @@ static uint64_t *new_scratch(uint32_t m, uint32_t n, uint32_t k) {
 static uvcci_gemm_side side_of(const matrix *a, const uint64_t *add, bool lanes_are_rows) {
     const size_t cols = a->trans ? a->rows : a->cols;
     const bool along = lanes_are_rows != a->trans;
-    return (uvcci_gemm_side){a->w, add, along ? cols : 1, along ? 1 : cols};
+    return (uvcci_gemm_side){a->w, add, along ? cols : 1, along ? 1 : cols, 0};
 }
 
 typedef struct product {
@@ -294,7 +305,7 @@ static void check_shape(uint32_t m, uint32_t n, uint32_t k, bool tx, bool ty, bo
         for (size_t e = 0; e < (size_t)m * n; e++)
             assert_true(z[e] == start[e] + plain[e]);
         memcpy(z, start, (size_t)m * n * 8);
-        uvcci_gemm_replicated p = {m, n, k, tx, ty, false, xl.w, xh.w, yl.w, yh.w, z, 0, 0, n};
+        uvcci_gemm_replicated p = {m, n, k, tx, ty, false, xl.w, xh.w, yl.w, yh.w, z, 0, 0, n, 0};
         p.ldx = tx ? m : k;
         p.ldy = ty ? k : n;
         uvcci_gemm_rss(backend, &p, scratch);
@@ -472,12 +483,139 @@ static void print_backends(void) {
     fflush(stdout);
 }
 
+/* --- By small integers ------------------------------------------------------------------------ */
+
+static void plain_left(const uint64_t *words, uint8_t *out) {
+    for (unsigned i = 0; i < 64; i++) {
+        uint64_t x = words[i];
+        for (unsigned d = 0; d < 8; d++) {
+            const int digit = (int)(x & 0xff) - (x & 0x80 ? 256 : 0);
+            out[d * UVCCI_TILE_BYTES + i] = (uint8_t)digit;
+            x = (x - (uint64_t)(int64_t)digit) >> 8;
+        }
+    }
+}
+
+static void plain_right(const int32_t *y, unsigned digits, uint8_t *out) {
+    for (unsigned i = 0; i < 64; i++) {
+        int64_t x = y[i];
+        for (unsigned d = 0; d < digits; d++) {
+            const int digit = (int)(x & 0xff) - (x & 0x80 ? 256 : 0);
+            out[d * UVCCI_TILE_BYTES + i % 16 * 4 + i / 16] = (uint8_t)digit;
+            x = (x - digit) / 256;
+        }
+        assert_int_equal(x, 0);
+    }
+}
+
+/* By words, an element after the other. */
+static void plain_words(size_t m, size_t n, size_t k, const uvcci_gemm_term *t, uint64_t *z,
+                        size_t ldz, bool accumulate, uint64_t *scratch) {
+    (void)scratch;
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < n; j++) {
+            uint64_t sum = accumulate ? z[i * ldz + j] : 0;
+            for (size_t p = 0; p < k; p++)
+                sum += t->x.src[i * t->x.lane + p * t->x.step] *
+                       uvcci_gemm_element(&t->y, t->y.bytes, j * t->y.lane + p * t->y.step);
+            z[i * ldz + j] = sum;
+        }
+}
+
+/* On any CPU, and by AMX where it is. */
+static uvcci_gemm_narrow_ops narrow_sets[2] = {
+    {emulated_begin, emulated_end, plain_join, plain_left, plain_right, emulated_narrow}};
+
+/* Numbers of at most so many bits, the greatest among them; few numbers of more in the last
+ * columns, so that a part of the matrix has more digits than the others. */
+static int64_t small_number(uint64_t *rng, unsigned bits, bool wide) {
+    const int64_t most = ((int64_t)1 << bits) - 1;
+    const uint64_t r = test_rand(rng);
+    if (wide)
+        return r % 5 == 0 ? INT32_MIN + (int64_t)bits : INT32_MAX;
+    return r % 7 == 0 ? most : r % 7 == 1 ? -most - (bits < 31) : (int64_t)(r >> 8) % (most + 1);
+}
+
+static void narrow_product(uint64_t *rng, unsigned set, uint32_t m, uint32_t n, uint32_t k,
+                           unsigned bytes, unsigned bits) {
+    const bool tx = test_rand(rng) % 2 == 0, ty = test_rand(rng) % 2 == 0;
+    const bool more = test_rand(rng) % 2 == 0, wide = bytes == 4 && test_rand(rng) % 3 == 0;
+    const matrix x[2] = {new_matrix(m, k, tx, rng), new_matrix(m, k, tx, rng)};
+    const matrix y = new_matrix(k, n, ty, rng);
+    const size_t count = 1 + test_rand(rng) % 2, words = (size_t)m * n;
+    int16_t *two = malloc((size_t)k * n * sizeof *two);
+    int32_t *four = malloc((size_t)k * n * sizeof *four);
+    uint64_t *z[2] = {malloc(8 * words), malloc(8 * words)}, *scratch = new_scratch(m, n, k);
+    assert_true(two != NULL && four != NULL && z[0] != NULL && z[1] != NULL);
+    for (size_t i = 0; i < (size_t)k * n; i++) {
+        const size_t column = ty ? i / k : i % n;
+        y.w[i] = (uint64_t)small_number(rng, bits, wide && column + 3 > n);
+        two[i] = (int16_t)y.w[i];
+        four[i] = (int32_t)y.w[i];
+    }
+    for (size_t i = 0; i < words; i++)
+        z[0][i] = z[1][i] = i;
+    uvcci_gemm_side xs[2], ys = side_of(&y, NULL, false);
+    ys.src =
+        bytes == 2 ? (const uint64_t *)(const void *)two : (const uint64_t *)(const void *)four;
+    ys.bytes = bytes;
+    for (unsigned c = 0; c < 2; c++)
+        xs[c] = side_of(&x[c], NULL, true);
+    const uvcci_gemm_narrow_product p = {m, n, k, xs, &ys, z, count, n, more, plain_words};
+    if (set < 2) {
+        uvcci_gemm_narrow(&narrow_sets[set], &p, scratch);
+    } else {
+        const uvcci_gemm_replicated r = {m,    n,          k,          tx,     ty,
+                                         more, x[0].w,     x[1].w,     ys.src, NULL,
+                                         z[0], tx ? m : k, ty ? k : n, n,      bytes};
+        uvcci_gemm_public((uvcci_gemm_backend)(set - 2), &r, count == 2 ? z[1] : NULL, scratch);
+    }
+    for (unsigned c = 0; c < 2; c++)
+        for (uint32_t e = 0; e < words; e++) {
+            const uint64_t was = c < count && !more ? 0 : e;
+            const uint64_t want = was + (c < count ? dot(&x[c], &y, e / n, e % n) : 0);
+            if (z[c][e] != want)
+                fail_msg("set %u: %u x %u x %u, %u bytes, %u bits, z %u, %u", set, m, n, k, bytes,
+                         bits, c, e);
+        }
+    free(x[0].w);
+    free(x[1].w);
+    free(y.w);
+    free(two);
+    free(four);
+    free(z[0]);
+    free(z[1]);
+    free(scratch);
+}
+
+/* Any shape, about the sizes of tiles and of blocks, on every backend and by emulated tiles. */
+static void small_integers(void **state) {
+    (void)state;
+    static const uint32_t shapes[][3] = {
+        {1, 1, 1},     {2, 3, 5},     {16, 16, 64},  {17, 15, 63},   {1, 40, 130}, {33, 1, 20},
+        {15, 257, 65}, {129, 17, 70}, {18, 33, 513}, {130, 270, 30}, {5, 16, 1030}};
+    static const unsigned kinds[][2] = {{2, 8}, {2, 14}, {2, 15}, {4, 14}, {4, 22}, {4, 31}};
+    uint64_t rng = 17;
+    unsigned sets = 1;
+#if UVCCI_GEMM_HAS_AMX
+    if (uvcci_gemm_amx_ready())
+        narrow_sets[sets++] = uvcci_gemm_narrow_amx;
+#endif
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+        for (size_t kind = 0; kind < sizeof kinds / sizeof kinds[0]; kind++)
+            for (unsigned set = 0; set < 2 + UVCCI_GEMM_AMX + 1; set++)
+                if (set < sets || set >= 2)
+                    narrow_product(&rng, set, shapes[i][0], shapes[i][1], shapes[i][2],
+                                   kinds[kind][0], kinds[kind][1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_shapes),      cmocka_unit_test(block_edges),
         cmocka_unit_test(tile_edges),        cmocka_unit_test(vectors),
         cmocka_unit_test(constant_operands), cmocka_unit_test(pick),
         cmocka_unit_test(scratch_sizes),     cmocka_unit_test(empty_depth),
+        cmocka_unit_test(small_integers),
     };
     add_tile_sets();
     print_backends();

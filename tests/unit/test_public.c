@@ -189,6 +189,28 @@ static void test_constants(void **state) {
     uvcc_program_free(p);
 }
 
+/* What is read by products alone lies in as few bytes as its bits take, and a constant, what turns,
+ * and shares in words. */
+static void test_widths(void **state) {
+    (void)state;
+    static const struct {
+        uint8_t bits;
+        uint32_t bytes;
+    } all[] = {{1, 2}, {15, 2}, {16, 4}, {31, 4}, {32, 8}};
+    uvcc_program *p;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        shape s = base();
+        s.t[W].bits = all[i].bits;
+        s.constant = i % 2 == 0;
+        assert_int_equal(build(&p, &s, NULL, 0), 0);
+        assert_int_equal(uvcc_program_element_bytes(p, W), all[i].bytes);
+        assert_int_equal(uvcc_program_element_bytes(p, T), 8);
+        assert_int_equal(uvcc_program_element_bytes(p, X), 8);
+        assert_int_equal(uvcc_program_element_bytes(p, TENSORS), 0);
+        uvcc_program_free(p);
+    }
+}
+
 /* ---- sessions ---- */
 
 static const int64_t x[ROWS * COLS] = {1, -2, 3, 4, 5, 6, -7, 8, 9, 10, 11, -12, 13, 14, 15, 16};
@@ -199,16 +221,16 @@ static const int64_t turned[ROWS * COLS] = {8,  -16, 24, 32,  56,   56,  40,  8,
 static const int64_t masked[ROWS * COLS] = {1,   -99, -99, -99, 5,   6,   -99, -99,
                                             -99, 10,  11,  -99, -99, -99, 15,  16};
 
-static void run_step(triangle *t, const uvcc_program *p, uint32_t step) {
+static void run_step_by(triangle *t, const uvcc_program *p, uint32_t step, const int64_t *by) {
     int64_t y[ROWS * OUT] = {0};
     for (size_t i = 0; i < ROWS * OUT; i++)
         for (size_t k = 0; k < COLS; k++)
-            y[i] += x[i / OUT * COLS + k] * w[k * OUT + i % OUT];
+            y[i] += x[i / OUT * COLS + k] * by[k * OUT + i % OUT];
     uvcc_reference *r;
     const uvcc_allocator al = uvcc_host_allocator();
     assert_int_equal(uvcc_reference_new(&r, p, &al), 0);
     assert_int_equal(uvcc_reference_set(r, X, x), 0);
-    assert_int_equal(uvcc_reference_set(r, W, w), 0);
+    assert_int_equal(uvcc_reference_set(r, W, by), 0);
     (void)uvcc_reference_set(r, T, turns); /* unless it is a constant */
     assert_int_equal(uvcc_reference_step(r, 0, NULL, 0), 0);
     triangle_agree(t, step, 0);
@@ -226,6 +248,37 @@ static void run_step(triangle *t, const uvcc_program *p, uint32_t step) {
                                 all[i].bytes);
     }
     uvcc_reference_free(r);
+}
+
+static void run_step(triangle *t, const uvcc_program *p, uint32_t step) {
+    run_step_by(t, p, step, w);
+}
+
+/* The greatest values of every width. */
+static void test_narrow(void **state) {
+    (void)state;
+    static const uint8_t bits[] = {15, 16, 31, 32};
+    for (size_t i = 0; i < sizeof bits; i++) {
+        triangle t;
+        uvcc_program *p;
+        const int64_t most = ((int64_t)1 << bits[i]) - 1;
+        int64_t by[COLS * OUT];
+        shape s = base();
+        for (size_t e = 0; e < COLS * OUT; e++)
+            by[e] = e % 3 == 0 ? most : e % 3 == 1 ? -most : w[e];
+        s.t[W].bits = bits[i];
+        s.t[Y].bits = 60;
+        assert_int_equal(build(&p, &s, NULL, 0), 0);
+        triangle_open(&t, p, &(triangle_options){.seed = 3});
+        triangle_ready(&t);
+        triangle_set_public(&t, W, by);
+        run_step_by(&t, p, 0, by);
+        by[0]++;
+        assert_int_equal(uvcc_session_set_public(t.s[0], W, by), UVCC_ERR_BOUND);
+        triangle_close(&t);
+        triangle_free(&t);
+        uvcc_program_free(p);
+    }
 }
 
 static void test_sessions(void **state) {
@@ -247,6 +300,124 @@ static void test_sessions(void **state) {
     triangle_close(&t);
     triangle_free(&t);
     uvcc_program_free(p);
+}
+
+/* ---- values that one session has for others ---- */
+
+static void set_borrowed(triangle *t, uint32_t tensor, const int64_t *v) {
+    assert_int_equal(uvcc_session_set_public(t->s[0], tensor, v), 0);
+    for (unsigned i = 1; i < 3; i++) {
+        int rc;
+        while ((rc = uvcc_session_set_borrowed(t->s[i], tensor)) == UVCC_ERR_AGAIN)
+            assert_true(triangle_turn(t));
+        assert_int_equal(rc, 0);
+    }
+}
+
+/* Results and roots are those of three copies, of values that change between steps too, and who
+ * borrows has less memory. */
+static void test_borrowed(void **state) {
+    (void)state;
+    uint8_t root[2][2][32];
+    uint64_t bytes[2];
+    uvcc_program *p;
+    shape s = base();
+    int64_t other[COLS * OUT];
+    memcpy(other, w, sizeof w);
+    other[3] = -77;
+    s.constant = false;
+    assert_int_equal(build(&p, &s, NULL, 0), 0);
+    for (unsigned borrow = 0; borrow < 2; borrow++) {
+        triangle t;
+        uvcc_session_stats st;
+        triangle_open(
+            &t, p,
+            &(triangle_options){
+                .seed = 9, .borrow = borrow != 0, .mode = UVCC_CPU_DEFERRED, .compute_seed = 8});
+        triangle_ready(&t);
+        uvcc_session_get_stats(t.s[1], &st);
+        bytes[borrow] = st.tensor_bytes;
+        for (uint32_t step = 0; step < 2; step++) {
+            const int64_t *by = step == 0 ? w : other;
+            if (step == 0 && borrow != 0)
+                set_borrowed(&t, T, turns);
+            else if (step == 0)
+                triangle_set_public(&t, T, turns);
+            if (borrow != 0)
+                set_borrowed(&t, W, by);
+            else
+                triangle_set_public(&t, W, by);
+            run_step_by(&t, p, step, by);
+            memcpy(root[borrow][step], t.root[2], 32);
+        }
+        triangle_close(&t);
+        triangle_free(&t);
+    }
+    assert_memory_equal(root[0], root[1], sizeof root[0]);
+    assert_true(bytes[1] < bytes[0]);
+    uvcc_program_free(p);
+}
+
+static void drop(void *user, const uint8_t *bytes, size_t len) {
+    (void)user;
+    (void)bytes;
+    (void)len;
+}
+
+static void records(uvcc_config *c) {
+    c->record.write = drop;
+}
+
+/* Who may borrow what, from whom, when. */
+static void test_borrowing_refused(void **state) {
+    (void)state;
+    triangle t, u;
+    uvcc_program *p, *other;
+    shape s = base();
+    s.constant = false;
+    assert_int_equal(build(&p, &s, NULL, 0), 0);
+    s.t[W].bits = 9;
+    assert_int_equal(build(&other, &s, NULL, 0), 0);
+    triangle_open(&t, p, &(triangle_options){.seed = 9, .borrow = true, .mode = UVCC_CPU_DEFERRED});
+    triangle_ready(&t);
+    assert_int_equal(uvcc_session_borrow_public(t.s[1], t.s[0]), UVCC_ERR_STATE);
+    assert_int_equal(uvcc_session_set_borrowed(t.s[1], W), UVCC_ERR_STATE); /* nobody has set it */
+    assert_int_equal(uvcc_session_set_borrowed(t.s[1], X), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_set_borrowed(t.s[0], W), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_set_public(t.s[1], W, w), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_set_public(t.s[0], W, w), 0);
+    int rc = uvcc_session_set_borrowed(t.s[1], W);
+    assert_int_equal(rc, UVCC_ERR_AGAIN);
+    for (; rc == UVCC_ERR_AGAIN; rc = uvcc_session_set_borrowed(t.s[1], W))
+        assert_true(triangle_turn(&t));
+    assert_int_equal(rc, 0);
+    assert_int_equal(uvcc_session_step(t.s[1], 0, 0, triangle_now(&t)), UVCC_ERR_STATE); /* T */
+    assert_non_null(strstr(uvcc_session_error_detail(t.s[1]), "T is borrowed and was not set"));
+    const uvcc_allocator al = test_allocator(&t.mem);
+    uvcc_config c;
+    uvcc_session *one, *two;
+    assert_int_equal(uvcc_config_default(&c, sizeof c), 0);
+    c.alloc = al;
+    c.random = uvcc_seeded(&t.rnd[0], 5, 0);
+    memset(c.identity.sid_job, 1, 32);
+    memset(c.identity.sign_seed, 2, 32);
+    for (unsigned q = 1; q < 3; q++)
+        memset(c.identity.pair_secret[q], 2 + (int)q, 32);
+    assert_int_equal(uvcc_session_new(&one, &c), 0);
+    assert_int_equal(uvcc_session_new(&two, &c), 0);
+    assert_int_equal(uvcc_session_borrow_public(one, NULL), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_borrow_public(one, one), UVCC_ERR_USAGE);
+    assert_int_equal(uvcc_session_borrow_public(one, two), UVCC_ERR_STATE); /* it has no program */
+    assert_int_equal(uvcc_session_borrow_public(one, t.s[0]), 0);
+    assert_int_equal(uvcc_session_load_program(one, other), UVCC_ERR_PROGRAM);
+    uvcc_session_free(one);
+    uvcc_session_free(two);
+    triangle_free(&t);
+    triangle_make(&u, p, &(triangle_options){.seed = 9, .tweak = records});
+    assert_int_equal(uvcc_session_borrow_public(u.s[2], u.s[0]), UVCC_ERR_CONFIG);
+    triangle_free(&u);
+    uvcc_program_free(p);
+    uvcc_program_free(other);
 }
 
 /* ---- values that the parties have alike ---- */
@@ -412,8 +583,10 @@ static void test_costs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),   cmocka_unit_test(test_hash),
-        cmocka_unit_test(test_constants), cmocka_unit_test(test_sessions),
+        cmocka_unit_test(test_constants), cmocka_unit_test(test_widths),
+        cmocka_unit_test(test_narrow),    cmocka_unit_test(test_sessions),
         cmocka_unit_test(test_costs),     cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_borrowed),  cmocka_unit_test(test_borrowing_refused),
         cmocka_unit_test(test_unlike),    cmocka_unit_test(test_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -240,6 +240,8 @@ static void every_variant_has_vectors(void **state) {
     assert_true(some_case("MAP", NULL, NULL, 0, in_place, "out.lo"));
     assert_true(some_case("GEMM", NULL, "accumulate", 1, NULL, NULL));
     assert_true(some_case("GEMM", NULL, "groups", 2, NULL, NULL));
+    for (json_int_t bytes = 2; bytes <= 4; bytes += 2)
+        assert_true(some_case("GEMM", NULL, "y_bytes", bytes, NULL, NULL));
 }
 
 /* ---- what runs them ---- */

@@ -224,6 +224,90 @@ static void single_product(maker *m, const product *p, bool both) {
     maker_gives(&c, "z", FIXED(z));
 }
 
+/* By a public y of signed integers: of one component of x, or of both. */
+static void narrow_product(maker *m, const product *p, unsigned y_bytes, bool both) {
+    char name[64];
+    (void)snprintf(name, sizeof name, "%u bytes of y, %s%s", y_bytes, p->name, both ? ", two" : "");
+    maker_case c = maker_begin(m, "GEMM", name, NULL, NULL);
+    const size_t x = (size_t)8 * p->m * p->k, z = (size_t)8 * p->m * p->n;
+    gemm_args(&c, p);
+    maker_arg(&c, "y_bytes", json_integer(y_bytes));
+    maker_with(&c, "x.lo", FIXED(x));
+    if (both)
+        maker_with(&c, "x.hi", FIXED(x));
+    maker_with(&c, "y.lo", FIXED((size_t)y_bytes * p->k * p->n));
+    if (p->accumulate)
+        maker_with(&c, "z", FIXED(z));
+    if (p->accumulate && both)
+        maker_with(&c, "z_hi", FIXED(z));
+    maker_gives(&c, "z", FIXED(z));
+    if (both)
+        maker_gives(&c, "z_hi", FIXED(z));
+}
+
+/* What is of a public y alone, with another one. */
+static void refused_product(maker *m, const char *name, int y_bytes, bool y_hi, bool second) {
+    maker_case c = maker_begin(m, "GEMM", name, NULL, NULL);
+    gemm_args(&c, &(product){name, 2, 2, 2, false, false, false});
+    if (y_bytes != 0)
+        maker_arg(&c, "y_bytes", json_integer(y_bytes));
+    maker_with(&c, "x.lo", FIXED(32));
+    if (y_hi)
+        maker_with(&c, "x.hi", FIXED(32));
+    maker_with(&c, "y.lo", FIXED(32));
+    if (y_hi)
+        maker_with(&c, "y.hi", FIXED(32));
+    if (second)
+        maker_with(&c, "z_hi", FIXED(32));
+    maker_with(&c, "z", FIXED(32));
+    maker_fails(&c);
+}
+
+/* As grouped(), of both components. */
+static void grouped_narrow(maker *m, const product *p, unsigned y_bytes) {
+    enum { GROUPS = 2, HEADS = 3 };
+    const unsigned rows_y = p->trans_y ? p->n : p->k, cols_y = p->trans_y ? p->k : p->n;
+    const unsigned ld_x = p->k * HEADS + 3, ld_y = cols_y * HEADS + 1, ld_z = p->n * HEADS + 1;
+    maker_case c = maker_begin(m, "GEMM", p->name, NULL, NULL);
+    gemm_args(&c, p);
+    maker_arg(&c, "y_bytes", json_integer(y_bytes));
+    maker_arg(&c, "groups", json_integer(GROUPS));
+    maker_arg(&c, "heads", json_integer(HEADS));
+    maker_arg(&c, "lx", layout(ld_x, ld_x * p->m, p->k));
+    maker_arg(&c, "ly", layout(ld_y, ld_y * rows_y, cols_y));
+    maker_arg(&c, "lz", layout(ld_z, ld_z * p->m, p->n));
+    maker_with(&c, "x.lo", FIXED((size_t)8 * ld_x * p->m * GROUPS));
+    maker_with(&c, "x.hi", FIXED((size_t)8 * ld_x * p->m * GROUPS));
+    maker_with(&c, "y.lo", FIXED((size_t)y_bytes * ld_y * rows_y * GROUPS));
+    maker_with(&c, "z", FIXED((size_t)8 * ld_z * p->m * GROUPS));
+    maker_with(&c, "z_hi", FIXED((size_t)8 * ld_z * p->m * GROUPS));
+    maker_gives(&c, "z", FIXED((size_t)8 * ld_z * p->m * GROUPS));
+    maker_gives(&c, "z_hi", FIXED((size_t)8 * ld_z * p->m * GROUPS));
+}
+
+static void narrow_products(maker *m) {
+    static const product all[] = {{"3x5x7", 3, 5, 7, false, false, false},
+                                  {"3x5x7 x' y' more", 3, 5, 7, true, true, true},
+                                  {"row 1x33x9", 1, 33, 9, false, false, true},
+                                  {"row 1x33x9 y'", 1, 33, 9, false, true, false},
+                                  {"column 33x1x9", 33, 1, 9, false, false, false},
+                                  {"4x70x140 x'", 4, 70, 140, true, false, false},
+                                  {"33x49x300", 33, 49, 300, false, false, true},
+                                  {"70x40x130 y'", 70, 40, 130, false, true, false}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        narrow_product(m, &all[i], 2, i % 2 == 0);
+        narrow_product(m, &all[i], 4, i % 2 != 0);
+        narrow_product(m, &all[i], i % 2 == 0 ? 4 : 2, true);
+    }
+    grouped_narrow(m, &(product){"2 bytes of y, heads 4x3x5", 4, 3, 5, false, false, false}, 2);
+    grouped_narrow(m, &(product){"4 bytes of y, heads 4x3x5 y'", 4, 3, 5, false, true, true}, 4);
+    refused_product(m, "refused, 3 bytes of y", 3, false, false);
+    refused_product(m, "refused, 8 bytes of y", 8, false, false);
+    refused_product(m, "refused, narrow shares", 2, true, false);
+    refused_product(m, "refused, two products of shares", 0, true, true);
+    refused_product(m, "refused, two products of one x", 0, false, true);
+}
+
 /* Heads beside one another in rows with gaps, groups below one another. */
 static void grouped(maker *m, const product *p, unsigned groups, unsigned heads) {
     const unsigned rows_x = p->trans_x ? p->k : p->m, cols_x = p->trans_x ? p->m : p->k;
@@ -396,6 +480,7 @@ static void later(maker *m) {
         single_product(m, &open[i], false);
     for (size_t i = 0; i < sizeof sums / sizeof sums[0]; i++)
         single_product(m, &sums[i], true);
+    narrow_products(m);
 }
 
 void make_forms(maker *m) {

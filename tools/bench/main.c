@@ -234,7 +234,7 @@ static char *command_line(int argc, char *const *argv) {
 /* Known before a model starts, not when the machine begins to swap. */
 static int check_memory(const subject *s, const subject_cost *c) {
     const uint64_t needs = result_host_bytes(s, c), has = hardware_memory();
-    const uint64_t device = result_device_bytes(s, c), limit = s->o->run.device_bytes;
+    const uint64_t one = result_party_bytes(s, c), limit = s->o->run.device_bytes;
     if (needs > has)
         return report_error(EXIT_BAD_INPUT,
                             "%s needs about %.1f GB of memory (%.1f GB of them keys), and %.1f GB "
@@ -242,7 +242,6 @@ static int check_memory(const subject *s, const subject_cost *c) {
                             s->name, 1e-9 * (double)needs, 1e-9 * (double)c->key_bytes,
                             1e-9 * (double)has,
                             s->o->keys_ahead == 0 ? ", or --keys-ahead 128" : "");
-    const uint64_t one = result_one_device_each(s) ? device : device / 3;
     if (limit != 0 && one > limit)
         return report_error(EXIT_BAD_INPUT,
                             "%s needs about %.1f GB of a device for each party, more than "

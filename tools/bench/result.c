@@ -45,7 +45,8 @@ static uint64_t at_work(uint64_t keys) {
 }
 
 uint64_t result_host_bytes(const subject *s, const subject_cost *c) {
-    const uint64_t tensors = on_gpu(s) ? 0 : 3 * c->tensor_bytes, keys = keys_at_once(s, c);
+    const uint64_t once = s->o->job == NULL ? 2 * c->public_bytes : 0;
+    const uint64_t tensors = on_gpu(s) ? 0 : 3 * c->tensor_bytes - once, keys = keys_at_once(s, c);
     const uint64_t all = tensors + keys + at_work(keys) + c->online_bytes / 4 + 2 * c->input_bytes;
     const bool elsewhere = s->o->job != NULL && !bench_job_one_machine(s->o->job);
     return (elsewhere ? all / UVCC_PARTIES : all) + ((uint64_t)192 << 20);
@@ -55,11 +56,14 @@ bool result_one_device_each(const subject *s) {
     return on_gpu(s) && (s->o->spread || s->o->job != NULL);
 }
 
-/* Those of one device, and keys ahead of their use. */
-uint64_t result_device_bytes(const subject *s, const subject_cost *c) {
+uint64_t result_party_bytes(const subject *s, const subject_cost *c) {
     const uint64_t keys = c->key_bytes / 3, room = s->o->run.device_keys;
-    const uint64_t one = c->tensor_bytes + (keys < room ? keys : room);
-    return on_gpu(s) ? (result_one_device_each(s) ? 1 : 3) * one : 0;
+    return on_gpu(s) ? c->tensor_bytes + (keys < room ? keys : room) : 0;
+}
+
+uint64_t result_device_bytes(const subject *s, const subject_cost *c) {
+    const uint64_t one = result_party_bytes(s, c);
+    return !on_gpu(s) || result_one_device_each(s) ? one : 3 * one - 2 * c->public_bytes;
 }
 
 /* ---- JSON ---- */

@@ -27,6 +27,8 @@ bool result_one_device_each(const subject *s);
  * of one device. */
 uint64_t result_host_bytes(const subject *s, const subject_cost *c);
 uint64_t result_device_bytes(const subject *s, const subject_cost *c);
+/* Memory of its device that one party takes, that which others borrow included; 0: it has none. */
+uint64_t result_party_bytes(const subject *s, const subject_cost *c);
 
 /* What --hardware names, or what this machine says of itself, without devices and network. NULL
  * after reporting. */

@@ -27,6 +27,7 @@ typedef struct party_run {
     uvcc_cpu *executor, *under; /* under: what `unfused` is over */
     unfused *unfused;
     card *card;
+    bool borrows; /* public tensors of the first party here */
     uvcc_seeded_random random;
     watch watch;
 } party_run;
@@ -150,7 +151,8 @@ static int open_executor(run *r, unsigned p, uvcc_config *cfg) {
                                .rank = r->threads == NULL && bench_job_one_machine(o->job) ? p : 0,
                                .bytes = o->run.device_bytes,
                                .streams = o->streams,
-                               .trust_pointers = o->trust};
+                               .trust_pointers = o->trust,
+                               .lender = p != r->first ? r->party[r->first].card : NULL};
         char why[CARD_TEXT_BYTES];
         const int rc = card_open(&me->card, &c, &x, why);
         if (rc != 0)
@@ -308,11 +310,15 @@ static void *set_one(void *user) {
 }
 
 static int set_weight(run *r, uint32_t tensor, const int64_t *values) {
+    const bool public = uvcc_program_tensor_at(r->s->program, tensor)->sharing == UVCC_PUBLIC;
     setting all[UVCC_PARTIES];
     pthread_t thread[UVCC_PARTIES];
-    bool started[UVCC_PARTIES];
+    bool started[UVCC_PARTIES] = {false};
     int rc = 0;
     for (unsigned p = r->first; p < r->end; p++) {
+        all[p].rc = 0;
+        if (public && r->party[p].borrows)
+            continue;
         all[p] = (setting){.party = &r->party[p], .tensor = tensor, .values = values};
         started[p] = pthread_create(&thread[p], NULL, set_one, &all[p]) == 0;
         if (!started[p])
@@ -323,6 +329,9 @@ static int set_weight(run *r, uint32_t tensor, const int64_t *values) {
             (void)pthread_join(thread[p], NULL);
         rc = rc == 0 ? all[p].rc : rc;
     }
+    for (unsigned p = r->first; p < r->end && rc == 0; p++)
+        if (public && r->party[p].borrows)
+            rc = uvcc_session_set_borrowed(r->party[p].session, tensor);
     return rc == 0 ? EXIT_DONE : failed(r, uvcc_program_tensor_at(r->s->program, tensor)->name, rc);
 }
 
@@ -367,6 +376,9 @@ static int open_party(run *r, unsigned p) {
         return status;
     if (rc == 0)
         rc = uvcc_session_new(&me->session, &c);
+    me->borrows = p != r->first && card_borrows(me->card, r->party[r->first].card);
+    if (rc == 0 && me->borrows)
+        rc = uvcc_session_borrow_public(me->session, r->party[r->first].session);
     if (rc == 0)
         rc = uvcc_session_load_program(me->session, r->s->program);
     if (rc == 0 && card_refused(me->card) != 0)
@@ -454,7 +466,7 @@ static void close_run(run *r) {
         uvcc_cpu_free(r->party[p].under);
     }
     peers_free(r->peers);
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+    for (unsigned p = UVCC_PARTIES; p-- != 0;) { /* who borrows goes before who lends */
         party_run *me = &r->party[p];
         uvcc_session_free(me->session);
         unfused_free(me->unfused);

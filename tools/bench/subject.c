@@ -561,8 +561,11 @@ void subject_close(subject *s) {
     free(s->checkpoint);
 }
 
-static uint64_t bytes_of(const uvcc_tensor_desc *d) {
-    return (uint64_t)d->rows * d->cols * (d->sharing == UVCC_REPLICATED ? 16 : 8);
+/* Of a tensor at a party. */
+static uint64_t bytes_of(const uvcc_program *p, uint32_t tensor) {
+    const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, tensor);
+    return (uint64_t)d->rows * d->cols * uvcc_program_element_bytes(p, tensor) *
+           (d->sharing == UVCC_REPLICATED ? 2 : 1);
 }
 
 int subject_cost_of(const subject *s, subject_cost *out) {
@@ -583,7 +586,9 @@ int subject_cost_of(const subject *s, subject_cost *out) {
     out->tensor_bytes = transient;
     for (uint32_t t = 0; t < uvcc_program_tensor_count(p); t++) {
         const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, t);
-        out->tensor_bytes += d->lifetime == UVCC_PERSIST ? bytes_of(d) : 0;
+        const uint64_t bytes = d->lifetime == UVCC_PERSIST ? bytes_of(p, t) : 0;
+        out->tensor_bytes += bytes;
+        out->public_bytes += d->sharing == UVCC_PUBLIC ? bytes : 0;
     }
     const uvcc_io_desc *io = uvcc_program_input_at(p, 0, 0);
     const uvcc_tensor_desc *d = uvcc_program_tensor_at(p, io->tensor);

@@ -41,6 +41,7 @@ typedef struct subject_cost {
     uint32_t rounds;
     uint64_t online_bytes, key_bytes;
     uint64_t tensor_bytes; /* one party's: weights, and TRANSIENT ones at one time at most */
+    uint64_t public_bytes; /* of these, which parties of one process and device have once */
     uint64_t input_bytes;
 } subject_cost;
 int subject_cost_of(const subject *s, subject_cost *out);

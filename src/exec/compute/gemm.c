@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "exec/compute/gemm_micro.h"
+#include "exec/compute/gemm_narrow.h"
 #include "exec/compute/gemm_tiled.h"
 
 /* Every mr divides MAX_MR, which divides MC; no nr is above MAX_NR. */
@@ -127,26 +128,29 @@ static const uvcci_gemm_micro *micro_of(uvcci_gemm_backend b) {
 
 static uvcci_gemm_side side_of(const uint64_t *src, const uint64_t *add, bool lanes_are_rows,
                                size_t cols) {
-    return (uvcci_gemm_side){src, add, lanes_are_rows ? cols : 1, lanes_are_rows ? 1 : cols};
+    return (uvcci_gemm_side){src, add, lanes_are_rows ? cols : 1, lanes_are_rows ? 1 : cols, 0};
 }
 
-static inline void pack_words(uvcci_gemm_side s, size_t at, size_t lanes, size_t depth,
-                              size_t width, uint64_t *out, bool add) {
+/* `bytes` and `add` are constants where this is inlined. */
+static inline __attribute__((always_inline)) void pack_words(const uvcci_gemm_side *s, size_t at,
+                                                             size_t lanes, size_t depth,
+                                                             size_t width, uint64_t *out,
+                                                             unsigned bytes, bool add) {
     if (lanes < width)
         memset(out, 0, depth * width * sizeof *out);
     /* The inner loop follows memory. */
-    if (s.lane == 1) {
+    if (s->lane == 1) {
         for (size_t p = 0; p < depth; p++)
             for (size_t l = 0; l < lanes; l++) {
-                const size_t i = at + p * s.step + l;
-                out[p * width + l] = s.src[i] + (add ? s.add[i] : 0);
+                const size_t i = at + p * s->step + l;
+                out[p * width + l] = uvcci_gemm_element(s, bytes, i) + (add ? s->add[i] : 0);
             }
         return;
     }
     for (size_t l = 0; l < lanes; l++)
         for (size_t p = 0; p < depth; p++) {
-            const size_t i = at + l * s.lane + p * s.step;
-            out[p * width + l] = s.src[i] + (add ? s.add[i] : 0);
+            const size_t i = at + l * s->lane + p * s->step;
+            out[p * width + l] = uvcci_gemm_element(s, bytes, i) + (add ? s->add[i] : 0);
         }
 }
 
@@ -154,10 +158,15 @@ static inline void pack_words(uvcci_gemm_side s, size_t at, size_t lanes, size_t
 static void pack(uvcci_gemm_side s, size_t lane, size_t lanes, size_t p, size_t depth, size_t width,
                  uint64_t *out) {
     const size_t at = lane * s.lane + p * s.step;
+    assert(s.bytes == 0 || s.add == NULL);
     if (s.add != NULL)
-        pack_words(s, at, lanes, depth, width, out, true);
+        pack_words(&s, at, lanes, depth, width, out, 0, true);
+    else if (s.bytes == 2)
+        pack_words(&s, at, lanes, depth, width, out, 2, false);
+    else if (s.bytes == 4)
+        pack_words(&s, at, lanes, depth, width, out, 4, false);
     else
-        pack_words(s, at, lanes, depth, width, out, false);
+        pack_words(&s, at, lanes, depth, width, out, 0, false);
 }
 
 /* Words of a panel of `width` lanes, with what the micro-kernel needs beside them: a multiple of 8.
@@ -175,7 +184,7 @@ static void pack_terms(const uvcci_gemm_micro *u, const uvcci_gemm_term *terms, 
     const size_t width = right ? u->nr : u->mr, words = width * depth;
     for (size_t t = 0; t < count; t++) {
         const uvcci_gemm_side *s = right ? &terms[t].y : &terms[t].x;
-        if (right && u->pack_right != NULL && s->lane == 1 && lanes == width)
+        if (right && u->pack_right != NULL && s->lane == 1 && lanes == width && s->bytes == 0)
             u->pack_right(s, lane + p * s->step, depth, out + t * words);
         else
             pack(*s, lane, lanes, p, depth, width, out + t * words);
@@ -200,6 +209,8 @@ size_t uvcci_gemm_scratch_words(uvcci_gemm_backend b, uint32_t m, uint32_t n, ui
     if (b != UVCCI_GEMM_AUTO && b != UVCCI_GEMM_AMX)
         return words;
     const size_t tiled = uvcci_gemm_tiled_scratch_words(m, n, k);
+    const size_t narrow = uvcci_gemm_narrow_scratch_words(m, n, k);
+    words = narrow > words ? narrow : words;
     return tiled > words ? tiled : words;
 }
 
@@ -244,10 +255,36 @@ void uvcci_gemm_packed(const uvcci_gemm_micro *u, size_t m, size_t n, size_t k,
         }
 }
 
+/* The same of narrow integers, on any CPU. */
+static inline __attribute__((always_inline)) void times_narrow(size_t n, size_t p, size_t depth,
+                                                               const uint64_t *v,
+                                                               const uvcci_gemm_side *s,
+                                                               unsigned bytes, uint64_t *z) {
+    for (size_t j = 0; j < n && s->step == 1; j++) {
+        uint64_t sum = 0;
+        for (size_t i = 0; i < depth; i++)
+            sum += v[i] * uvcci_gemm_element(s, bytes, j * s->lane + p + i);
+        z[j] += sum;
+    }
+    for (size_t i = 0; i < depth && s->step != 1; i++)
+        for (size_t j = 0; j < n; j++)
+            z[j] += v[i] * uvcci_gemm_element(s, bytes, (p + i) * s->step + j);
+}
+
 /* z += v times depths [p, p + depth) of n lanes. */
 static void times_vector(const uvcci_gemm_micro *u, size_t n, size_t p, size_t depth,
                          const uint64_t *v, const uint64_t *lanes, uvcci_gemm_side s, uint64_t *z) {
-    if (s.step == 1)
+    if (s.bytes != 0 && u->narrow_rows != NULL) {
+        const void *y = (const uint8_t *)lanes + p * s.step * s.bytes;
+        if (s.step == 1)
+            u->narrow_dots(depth, n, v, y, s.bytes, s.lane, z);
+        else
+            u->narrow_rows(depth, n, v, y, s.bytes, s.step, z);
+    } else if (s.bytes == 2)
+        times_narrow(n, p, depth, v, &s, 2, z);
+    else if (s.bytes == 4)
+        times_narrow(n, p, depth, v, &s, 4, z);
+    else if (s.step == 1)
         u->dots(depth, n, v, lanes + p, s.lane, z);
     else
         u->rows(depth, n, v, lanes + p * s.step, s.step, z);
@@ -269,7 +306,7 @@ static void vector_product(const uvcci_gemm_micro *u, size_t m, size_t n, size_t
     assert(is_vector(m, n, x, y, row ? n : 1));
     if (!accumulate)
         memset(z, 0, m * n * sizeof *z);
-    if (v.add == NULL) {
+    if (v.add == NULL && v.bytes == 0) {
         times_vector(u, m * n, 0, k, v.src, s.src, s, z);
         if (s.add != NULL)
             times_vector(u, m * n, 0, k, v.src, s.add, s, z);
@@ -278,9 +315,10 @@ static void vector_product(const uvcci_gemm_micro *u, size_t m, size_t n, size_t
     for (size_t p = 0; p < k; p += KC) {
         const size_t depth = uvcci_gemm_min(KC, k - p);
         for (size_t i = 0; i < depth; i++)
-            scratch[i] = v.src[p + i] + v.add[p + i];
+            scratch[i] =
+                uvcci_gemm_element(&v, v.bytes, p + i) + (v.add != NULL ? v.add[p + i] : 0);
         times_vector(u, m * n, p, depth, scratch, s.src, s, z);
-        if (s.add != NULL)
+        if (s.add != NULL && v.add != NULL)
             times_vector(u, m * n, p, depth, v.src + p, s.add, s, z);
     }
 }
@@ -351,12 +389,46 @@ static void direct_product(const uvcci_gemm_micro *u, const uvcci_gemm_replicate
 void uvcci_gemm_single(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch) {
     const uvcci_gemm_side x = side_of(p->x_lo, NULL, !p->trans_x, p->ldx);
     const uvcci_gemm_side y = side_of(p->y_lo, p->y_hi, p->trans_y, p->ldy);
-    assert(p->ldz >= p->n && p->x_hi == NULL);
+    assert(p->ldz >= p->n && p->x_hi == NULL && p->y_bytes == 0);
     if (is_vector(p->m, p->n, x, y, p->ldz))
         vector_product(micro_of(b), p->m, p->n, p->k, x, y, p->z, p->accumulate, scratch);
     else
         product(resolve(b, p->m, p->n, p->k), p->m, p->n, p->k, &(uvcci_gemm_term){x, y}, 1, p->z,
                 p->ldz, p->accumulate, scratch);
+}
+
+#if UVCCI_GEMM_HAS_AMX
+/* Where AMX has no use for digits. */
+static void by_words(size_t m, size_t n, size_t k, const uvcci_gemm_term *term, uint64_t *z,
+                     size_t ldz, bool accumulate, uint64_t *scratch) {
+    uvcci_gemm_packed(micro_of(UVCCI_GEMM_AVX512), m, n, k, term, 1, z, ldz, accumulate, scratch);
+}
+#endif
+
+void uvcci_gemm_public(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *z_hi,
+                       uint64_t *scratch) {
+    const uvcci_gemm_side x[2] = {side_of(p->x_lo, NULL, !p->trans_x, p->ldx),
+                                  side_of(p->x_hi, NULL, !p->trans_x, p->ldx)};
+    uint64_t *const z[2] = {p->z, z_hi};
+    const size_t m = p->m, n = p->n, k = p->k, count = z_hi != NULL ? 2 : 1;
+    uvcci_gemm_side y = side_of(p->y_lo, NULL, p->trans_y, p->ldy);
+    const uvcci_gemm_backend best = resolve(b, p->m, p->n, p->k);
+    assert(p->ldz >= n && p->y_hi == NULL && (count == 1 || p->x_hi != NULL));
+    y.bytes = p->y_bytes;
+#if UVCCI_GEMM_HAS_AMX
+    if (best == UVCCI_GEMM_AMX && y.bytes != 0 && k != 0 && !is_vector(m, n, x[0], y, p->ldz)) {
+        const uvcci_gemm_narrow_product t = {m,       n, k, x, &y, z, count, p->ldz, p->accumulate,
+                                             by_words};
+        uvcci_gemm_narrow(&uvcci_gemm_narrow_amx, &t, scratch);
+        return;
+    }
+#endif
+    for (size_t c = 0; c < count; c++)
+        if (is_vector(m, n, x[c], y, p->ldz))
+            vector_product(micro_of(b), m, n, k, x[c], y, z[c], p->accumulate, scratch);
+        else
+            product(y.bytes != 0 && best == UVCCI_GEMM_AMX ? UVCCI_GEMM_AVX512 : best, m, n, k,
+                    &(uvcci_gemm_term){x[c], y}, 1, z[c], p->ldz, p->accumulate, scratch);
 }
 
 void uvcci_gemm_rss(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm.h - matrix products mod 2^64: blocked and packed, AMX-INT8 (digits), AVX512-IFMA (52 bits
+/* gemm.h - matrix products mod 2^64: blocked and packed, AMX-INT8 (digits; of small public integers
+ * fewer, gemm_narrow.h), AVX512-IFMA (52 bits
  * and 12), AVX-512DQ (vpmullq), AVX2 and portable kernels chosen at run time; all give the same
  * words. Products with a vector (m or n is 1) read the matrix as it lies, on every backend; AMX and
  * IFMA have no kernels of their own for them. */
@@ -42,6 +43,7 @@ typedef struct uvcci_gemm_replicated {
     const uint64_t *x_lo, *x_hi, *y_lo, *y_hi;
     uint64_t *z;
     size_t ldx, ldy, ldz;
+    unsigned y_bytes; /* 2 or 4: y_lo points at signed integers of so many bytes; 0: at words */
 } uvcci_gemm_replicated;
 /* The sum is made while packing, never stored whole. Small products are not packed: those of AMX
  * too are made with vectors then. scratch as above. */
@@ -49,4 +51,8 @@ void uvcci_gemm_rss(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64
 /* z = or += x_lo (y_lo + y_hi) of the same layouts; x_hi is NULL, and y_hi may be: then there is
  * nothing to add. */
 void uvcci_gemm_single(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *scratch);
+/* z = or += x_lo y_lo and, unless z_hi is NULL, z_hi = or += x_hi y_lo, of the same layouts; y_hi
+ * is NULL, and y_lo is public, and may be narrow. */
+void uvcci_gemm_public(uvcci_gemm_backend b, const uvcci_gemm_replicated *p, uint64_t *z_hi,
+                       uint64_t *scratch);
 #endif

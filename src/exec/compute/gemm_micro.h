@@ -18,11 +18,22 @@ typedef struct uvcci_gemm_direct {
 } uvcci_gemm_direct;
 
 /* One side of a product: the element of lane l (a row of op(x), a column of op(y)) at depth p is
- * src[l * lane + p * step], plus that of `add` where it is given. One of lane and step is 1. */
+ * src[l * lane + p * step], plus that of `add` where it is given. One of lane and step is 1. With
+ * `bytes` 2 or 4 src points at signed integers of so many bytes, and there is no `add`. */
 typedef struct uvcci_gemm_side {
     const uint64_t *src, *add;
     size_t lane, step;
+    unsigned bytes;
 } uvcci_gemm_side;
+
+/* Element i of what src points at; `bytes` is a constant where this is in a loop. */
+static inline uint64_t uvcci_gemm_element(const uvcci_gemm_side *s, unsigned bytes, size_t i) {
+    if (bytes == 2)
+        return (uint64_t)((const int16_t *)(const void *)s->src)[i];
+    if (bytes == 4)
+        return (uint64_t)((const int32_t *)(const void *)s->src)[i];
+    return s->src[i];
+}
 
 typedef struct uvcci_gemm_micro {
     /* c (mr x nr, rows ldc words apart) = or += A B over `depth`, at least 1: a holds depth columns
@@ -44,6 +55,11 @@ typedef struct uvcci_gemm_micro {
     /* ... or n rows of depth words. */
     void (*dots)(size_t depth, size_t n, const uint64_t *v, const uint64_t *y, size_t ldy,
                  uint64_t *z);
+    /* The same of signed integers of 2 or 4 bytes, ld of them apart; NULL: there are none such. */
+    void (*narrow_rows)(size_t depth, size_t n, const uint64_t *v, const void *y, unsigned bytes,
+                        size_t ld, uint64_t *z);
+    void (*narrow_dots)(size_t depth, size_t n, const uint64_t *v, const void *y, unsigned bytes,
+                        size_t ld, uint64_t *z);
     /* The replicated product of matrices as they lie. */
     void (*direct)(const uvcci_gemm_direct *d);
 } uvcci_gemm_micro;
@@ -70,6 +86,10 @@ static inline size_t uvcci_gemm_round_up(size_t x, size_t to) {
 extern const uvcci_gemm_micro uvcci_gemm_micro_avx2, uvcci_gemm_micro_avx512;
 /* Products by AVX512-IFMA, vectors and small ones as uvcci_gemm_micro_avx512. */
 extern const uvcci_gemm_micro uvcci_gemm_micro_ifma;
+void uvcci_gemm_narrow_rows(size_t depth, size_t n, const uint64_t *v, const void *y,
+                            unsigned bytes, size_t ld, uint64_t *z);
+void uvcci_gemm_narrow_dots(size_t depth, size_t n, const uint64_t *v, const void *y,
+                            unsigned bytes, size_t ld, uint64_t *z);
 bool uvcci_gemm_ifma_ready(void); /* whether this CPU has its instructions */
 bool uvcci_gemm_ifma_pays(void);  /* and takes less time by them than by vpmullq */
 #else

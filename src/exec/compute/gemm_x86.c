@@ -171,6 +171,8 @@ const uvcci_gemm_micro uvcci_gemm_micro_avx512 = {.run = avx512_run,
                                                   .pack_right = avx512_pack_right,
                                                   .rows = avx512_rows,
                                                   .dots = avx512_dots,
+                                                  .narrow_rows = uvcci_gemm_narrow_rows,
+                                                  .narrow_dots = uvcci_gemm_narrow_dots,
                                                   .direct = avx512_direct};
 
 /* --- AVX512-IFMA: x = x0 + 2^52 x1, so x y = x0 y0 + 2^52 (x0 y1 + x1 y0) mod 2^64 -------------
@@ -260,6 +262,8 @@ const uvcci_gemm_micro uvcci_gemm_micro_ifma = {.run = ifma_run,
                                                 .ends = ifma_ends,
                                                 .rows = avx512_rows,
                                                 .dots = avx512_dots,
+                                                .narrow_rows = uvcci_gemm_narrow_rows,
+                                                .narrow_dots = uvcci_gemm_narrow_dots,
                                                 .direct = avx512_direct};
 
 bool uvcci_gemm_ifma_ready(void) {

@@ -317,11 +317,13 @@ static int add_up(const uvcc_program *p, uvcc_model_costs *sum, const uvcci_mess
     return err == 0 ? 0 : uvcci_fail(m, err, "forward: %s", uvcc_error_text(err));
 }
 
-static uint64_t weight_bytes(const uvcc_model_config *c) {
-    uvcc_model_weight w;
+static uint64_t weight_bytes(const uvcc_program *p) {
     uint64_t bytes = 0;
-    for (uint32_t i = 0; uvcc_model_weight_at(c, i, &w) == 0; i++)
-        bytes += (uint64_t)w.rows * w.cols * (uvcci_model_is_open(c, &w) ? 8 : 16);
+    for (uint32_t i = 0; i < p->tensor_count; i++) {
+        const uvcci_tensor *t = &p->tensors[i];
+        if (t->desc.lifetime == UVCC_PERSIST && t->constant == NULL)
+            bytes += uvcci_component_bytes(t) * uvcci_components(&t->desc);
+    }
     return bytes;
 }
 
@@ -334,7 +336,7 @@ int uvcc_model_cost(const uvcc_model_config *c, const uvcc_allocator *al, uvcc_m
     int err = uvcc_model_program(&p, c, 0, UVCC_TO_ALL, al, message, message_cap);
     if (err != 0)
         return err;
-    uvcc_model_costs sum = {.weight_bytes = weight_bytes(c)};
+    uvcc_model_costs sum = {.weight_bytes = weight_bytes(p)};
     err = add_up(p, &sum, &m);
     uvcc_program_free(p);
     if (err == 0)

@@ -35,6 +35,7 @@ bool uvcci_build_gemm(uvcci_builder *b, const uvcc_shares *xs, const uvcc_shares
     t->u.gemm.trans_x = (d->flags & UVCC_OP_TRANS_A) != 0;
     t->u.gemm.trans_y = (d->flags & UVCC_OP_TRANS_B) != 0;
     t->u.gemm.accumulate = accumulate;
+    t->u.gemm.y_bytes = ts[d->in[B]].width < 8 ? ts[d->in[B]].width : 0;
     t->u.gemm.x = *xs;
     t->u.gemm.y = *ys;
     t->u.gemm.z = z;

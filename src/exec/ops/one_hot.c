@@ -286,7 +286,7 @@ static void multiply_tile(uvcci_builder *b, const product *of, const uvcc_block 
                           uint64_t first, uint32_t cols, const uvcc_shares *factor, uint64_t *z,
                           bool accumulate) {
     const uvcc_op_desc *d = &b->r->op->desc;
-    const uint32_t width = tensor_of(b, d->in[TABLE])->desc.cols;
+    const uvcci_tensor *table = tensor_of(b, d->in[TABLE]);
     uvcc_task *t = uvcci_add_task(b, UVCC_TASK_ONE_HOT_ROWS, 0);
     if (t == NULL)
         return;
@@ -301,9 +301,10 @@ static void multiply_tile(uvcci_builder *b, const product *of, const uvcc_block 
     if (t == NULL)
         return;
     t->u.gemm.m = rows->count;
-    t->u.gemm.n = width;
+    t->u.gemm.n = table->desc.cols;
     t->u.gemm.k = cols;
     t->u.gemm.accumulate = accumulate;
+    t->u.gemm.y_bytes = table->width < 8 ? table->width : 0;
     t->u.gemm.x = (uvcc_shares){.lo = rows->out[0]};
     t->u.gemm.y = *factor;
     t->u.gemm.z = z;
@@ -319,9 +320,9 @@ static void multiply_table(uvcci_builder *b, const product *of, const uvcc_block
     const uint32_t most = tile_cols(ids, rows);
     for (uint64_t first = 0; first < end; first += most) {
         const uint32_t cols = (uint32_t)(end - first < most ? end - first : most);
-        const uint64_t at = (from + first) * rows->cols;
-        const uvcc_shares factor = {.lo = of->factor.lo + at,
-                                    .hi = of->factor.hi != NULL ? of->factor.hi + at : NULL};
+        const uint64_t at = (from + first) * rows->cols * tensor_of(b, d->in[TABLE])->width;
+        const uvcc_shares factor = {.lo = (uint64_t *)(void *)((uint8_t *)of->factor.lo + at),
+                                    .hi = of->factor.hi != NULL ? of->factor.hi + at / 8 : NULL};
         multiply_tile(b, of, k, first, cols, &factor, z, accumulate || first != 0);
     }
 }
@@ -411,7 +412,7 @@ static const uvcci_op_class classes[] = {
      .way = &input_way},
     {.opcode = UVCC_OP_EMBED,
      .traits = UVCCI_USES_CONSTANT | UVCCI_WORKS_IN_PLACE /* on its third input alone */ |
-               UVCCI_PLANS_BY_ENTRY,
+               UVCCI_PLANS_BY_ENTRY | UVCCI_READS_NARROW,
      .in = {[IDS] = UVCCI_TAKES_ONE_HOT,
             [TABLE] = UVCCI_TAKES_REPLICATED | UVCCI_TAKES_PUBLIC,
             [SUM] = UVCCI_TAKES_ADDITIVE},

@@ -199,14 +199,15 @@ static int check_row_dot(const uvcci_op_check *c) {
 
 /* ---- GEMM_PART: what a party computes alone ---- */
 
-/* Each component times the public B: the task takes it for the first. */
+/* Each component times the public B, of which a task reads each element for both. */
 static bool build_public_part(uvcci_builder *b, const uvcc_shares *out) {
     const uvcc_op_desc *d = &b->r->op->desc;
     const uvcc_shares *a = uvcci_shares_of(b->s, d->in[A]), *y = uvcci_shares_of(b->s, d->in[B]);
-    const uvcc_shares second = {.lo = a->hi};
     assert(b->r->turn == 0 && y->hi == NULL && out->hi != NULL && d->in_count == 2);
-    return uvcci_build_gemm(b, a, y, out->lo, false) &&
-           uvcci_build_gemm(b, &second, y, out->hi, false);
+    if (!uvcci_build_gemm(b, a, y, out->lo, false))
+        return false;
+    uvcci_last_task(b)->u.gemm.z_hi = out->hi;
+    return true;
 }
 
 /* C + A B: what was there first, unless the op works in its buffer. */
@@ -389,7 +390,8 @@ static const uvcci_op_class classes[] = {
      .plan = plan_product,
      .way = &product_way},
     {.opcode = UVCC_OP_GEMM_PART,
-     .traits = UVCCI_USES_HEADS | UVCCI_WORKS_IN_PLACE, /* on its third input alone */
+     .traits = UVCCI_USES_HEADS | UVCCI_READS_NARROW |
+               UVCCI_WORKS_IN_PLACE, /* on its third input alone */
      .flags = TRANSPOSES | STACKS,
      .detail = UVCCI_DETAIL_GEMM,
      .in = {[B] = UVCCI_TAKES_REPLICATED | UVCCI_TAKES_PUBLIC, [C] = UVCCI_TAKES_ADDITIVE},

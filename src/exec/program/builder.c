@@ -5,6 +5,7 @@
  * them), then finished (checked, immutable, with the tables of program.h per entry). Everything
  * that depends on meaning is checked in finish, where there is a line to say what is wrong. */
 #include "exec/base/bounds.h"
+#include "exec/program/op_class.h"
 #include "exec/program/program_impl.h"
 #include "exec/program/tensor_names.h"
 
@@ -111,6 +112,7 @@ int uvcc_program_tensor(uvcc_program *p, const uvcc_tensor_desc *t) {
     n.desc = *t;
     n.name_hash = uvcci_hash_name(n.name);
     n.elems = (uint64_t)t->rows * t->cols;
+    n.width = 8;
     room[p->tensor_count] = n;
     bool moved = room != p->tensors;
     p->tensors = room;
@@ -312,6 +314,21 @@ int uvcc_program_window(uvcc_program *p, uint64_t bytes) {
 
 /* ---- finishing ---- */
 
+/* In how few bytes a session keeps the elements of public tensors: as few as their bits take, where
+ * all that read them can. */
+static void set_widths(uvcc_program *p) {
+    for (uint32_t i = 0; i < p->tensor_count; i++) {
+        uvcci_tensor *t = &p->tensors[i];
+        if (t->desc.sharing == UVCC_PUBLIC && t->constant == NULL)
+            t->width = t->desc.bits <= 15 ? 2 : t->desc.bits <= 31 ? 4 : 8;
+    }
+    for (uint32_t i = 0; i < p->user_op_count; i++) {
+        const uvcc_op_desc *d = &p->user_ops[i].desc;
+        for (uint32_t k = 0; k < d->in_count && !uvcci_op_has(d->opcode, UVCCI_READS_NARROW); k++)
+            p->tensors[d->in[k]].width = 8;
+    }
+}
+
 int uvcc_program_finish(uvcc_program *p, char *message, size_t message_cap) {
     const uvcci_message m = {message, message_cap};
     if (p == NULL)
@@ -336,6 +353,7 @@ int uvcc_program_finish(uvcc_program *p, char *message, size_t message_cap) {
     for (uint32_t i = 0; i < p->entry_count; i++)
         assert(p->entries[i].mem != NULL);
     uvcci_hash_program(p);
+    set_widths(p);
     drop_user_ops(p);
     p->finished = true;
     return uvcci_fail(&m, 0, "%s", "");
@@ -365,6 +383,10 @@ uint64_t uvcc_program_share_words(const uvcc_program *p, uint32_t i) {
     if (p == NULL || i >= p->tensor_count)
         return 0;
     return uvcci_component_words(&p->tensors[i]);
+}
+
+uint32_t uvcc_program_element_bytes(const uvcc_program *p, uint32_t i) {
+    return p != NULL && p->finished && i < p->tensor_count ? p->tensors[i].width : 0;
 }
 
 int uvcc_program_find(const uvcc_program *p, const char *name) {

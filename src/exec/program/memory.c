@@ -78,7 +78,7 @@ typedef struct memory {
 
 uint64_t uvcci_buffer_rounded(const uvcc_program *p, uint32_t buffer) {
     const uvcci_tensor *t = &p->tensors[buffer];
-    return uvcci_arena_rounded(uvcci_component_words(t) * 8) * uvcci_components(&t->desc);
+    return uvcci_arena_rounded(uvcci_component_bytes(t)) * uvcci_components(&t->desc);
 }
 
 static uint64_t buffer_bytes(const memory *m, uint32_t b) {
@@ -87,7 +87,7 @@ static uint64_t buffer_bytes(const memory *m, uint32_t b) {
         return 0;
     if (m->tensors == UVCCI_MEMORY_TENSORS_ROUNDED)
         return uvcci_buffer_rounded(m->p, b);
-    return uvcci_component_words(t) * 8 * uvcci_components(&t->desc);
+    return uvcci_component_bytes(t) * uvcci_components(&t->desc);
 }
 
 static uint64_t work_of(const memory *m, uint32_t op) {

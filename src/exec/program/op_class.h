@@ -28,6 +28,7 @@ typedef enum uvcci_op_trait {
     UVCCI_FEEDS_NEIGHBOUR = 1 << 11, /* a neighbouring stage waits for it */
     UVCCI_PLANS_BY_ENTRY = 1 << 12,  /* its plan depends on more than its fields and tensors */
     UVCCI_MEETS_NEIGHBOUR = 1 << 13, /* it ends only together with an op of another stage */
+    UVCCI_READS_NARROW = 1 << 14,    /* a public input may lie in less than words (tensor.width) */
 } uvcci_op_trait;
 
 /* Sharings of a tensor, as a set. */

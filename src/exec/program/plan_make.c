@@ -83,9 +83,9 @@ static uint64_t work_bytes(const uvcci_draft *d, const uvcci_segments *cut, uint
     uint64_t bytes = plan->key_bytes_max + 2 * plan->online_bytes_max;
     for (unsigned i = 0; i < op->out_count; i++) {
         const uvcci_tensor *t = &d->p->tensors[op->out[i]];
-        const unsigned words = uvcci_components(&t->desc);
         if (t->desc.lifetime == UVCC_TRANSIENT)
-            bytes += uvcci_component_words(t) / cut->units * units * words * 8;
+            bytes +=
+                uvcci_component_bytes(t) / 8 / cut->units * units * 8 * uvcci_components(&t->desc);
     }
     if (plan->way->tensor_bytes != NULL && !plan->way->tensors_stay)
         bytes += plan->way->tensor_bytes(d->p, d->op, plan);

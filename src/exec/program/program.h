@@ -51,6 +51,7 @@ typedef struct uvcci_tensor {
     uint64_t elems;     /* rows * cols */
     uint64_t sum_max;   /* additive, while an entry is checked: no |value| so far reaches it */
     int64_t *constant;  /* public: its values, elems of them; or NULL */
+    uint8_t width;      /* bytes of an element in a session's memory: 8, or of a public one less */
 } uvcci_tensor;
 
 typedef struct uvcci_op {
@@ -140,11 +141,16 @@ static inline unsigned uvcci_components(const uvcc_tensor_desc *d) {
     return d->sharing == UVCC_REPLICATED || uvcci_is_dealt(d) ? 2 : 1;
 }
 
-/* Words of one of them: of a one-hot tensor keys and their roots (primitives/one_hot.h). */
+/* Words of one of them, as hosts have it: of a one-hot tensor keys and their roots
+ * (primitives/one_hot.h). */
 static inline uint64_t uvcci_component_words(const uvcci_tensor *t) {
     if (t->desc.sharing != UVCC_ONE_HOT)
         return t->elems;
     return t->elems * (uvcci_one_hot_key_words(t->desc.bits) + UVCCI_ONE_HOT_ROOT_WORDS);
+}
+/* Bytes of one, as sessions keep it. */
+static inline uint64_t uvcci_component_bytes(const uvcci_tensor *t) {
+    return uvcci_component_words(t) * t->width;
 }
 
 /* Opcodes of products of two secrets, which end in a resharing or a truncation. */

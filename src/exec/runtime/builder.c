@@ -452,7 +452,7 @@ uvcc_shares uvcci_part_of(const uvcci_builder *b, uint32_t tensor) {
 bool uvcci_ensure_buffer(uvcc_session *s, uint32_t tensor) {
     uint32_t owner = s->program->tensors[tensor].buffer;
     uvcci_buffer *buf = &s->buffers[owner];
-    size_t bytes = uvcci_component_words(&s->program->tensors[owner]) * 8;
+    size_t bytes = uvcci_component_bytes(&s->program->tensors[owner]);
     const bool one = uvcci_components(&s->program->tensors[owner].desc) == 1;
     if (buf->shares.lo != NULL)
         return true;

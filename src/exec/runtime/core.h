@@ -284,6 +284,7 @@ typedef struct uvcci_buffer {
     uint32_t uses_left; /* in the running step */
     bool set;           /* PERSIST: it has a value */
     bool told;          /* it is public, and in no STEP yet */
+    bool borrowed;      /* public: the memory is that of the session that lends */
     uint8_t *digest;    /* of the last public value, 32 bytes; NULL: there was none */
 } uvcci_buffer;
 
@@ -350,7 +351,8 @@ struct uvcc_session {
     uint8_t h_program[32];
     const uvcci_plan ***plans; /* by entry and op; they are in the pool */
     uvcci_plan_pool plan_pool;
-    uvcci_buffer *buffers; /* by owning tensor */
+    uvcci_buffer *buffers;      /* by owning tensor */
+    const uvcc_session *lender; /* whose public tensors it reads; NULL: it has its own */
     uvcci_hello hello;
     uvcci_mismatches mismatches;
     char agree_text[UVCC_AGREE_MAX][sizeof "job: " + UVCC_AGREE_NAME_MAX]; /* for people */

@@ -260,6 +260,14 @@ int uvcc_session_load_program(uvcc_session *s, const uvcc_program *p) {
     return returned(rec, s, uvcci_session_load_program(s, p));
 }
 
+/* A replay would have nobody to borrow from. */
+int uvcc_session_borrow_public(uvcc_session *s, uvcc_session *from) {
+    if (recording(s) != NULL)
+        return uvcci_refuse(s, UVCC_ERR_CONFIG,
+                            "a session that is recorded has its own public tensors");
+    return uvcci_session_borrow_public(s, from);
+}
+
 int uvcc_session_start(uvcc_session *s, uint64_t now) {
     uvcci_recording *rec = recording(s);
     if (rec == NULL)

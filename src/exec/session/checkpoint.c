@@ -171,15 +171,18 @@ static int check_public(uvcc_session *s, const uvcci_tensor *t, const int64_t *v
                         t->name, (long long)v[i], t->desc.bits);
 }
 
-/* What all set alike is compared by its digest in the next STEP (lineage.h). */
+/* What all set alike is compared by its digest in the next STEP (lineage.h): that of its words,
+ * however the session keeps them. */
 static int tell(uvcc_session *s, uvcci_set *set, uint32_t tensor) {
     uvcci_buffer *b = &s->buffers[tensor];
     if (b->digest == NULL)
         b->digest = state_alloc(s, HASH_BYTES);
     if (b->digest == NULL)
         return UVCC_ERR_NOMEM;
-    set->hash = (uvcc_hash_item){
-        .mode = UVCC_HASH_TREE, .data = set->staged, .len = set->bytes, .out = b->digest};
+    set->hash = (uvcc_hash_item){.mode = UVCC_HASH_TREE,
+                                 .data = set->staged,
+                                 .len = s->program->tensors[tensor].elems * 8,
+                                 .out = b->digest};
     uvcci_writer w = uvcci_writer_on(set->hash.prefix, sizeof set->hash.prefix);
     uvcci_put(&w, "UVCC_PUBLIC_V1", 14);
     uvcci_put32(&w, tensor);
@@ -187,6 +190,43 @@ static int tell(uvcc_session *s, uvcci_set *set, uint32_t tensor) {
     set->task[1] = (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = &set->hash, .count = 1}};
     set->tasks = 2;
     return 0;
+}
+
+/* Values as signed integers of `width` bytes: 2 or 4. */
+static void narrow(const int64_t *v, size_t n, unsigned width, uint8_t *out) {
+    int16_t *two = (int16_t *)(void *)out;
+    int32_t *four = (int32_t *)(void *)out;
+    assert(width == sizeof *two || width == sizeof *four);
+    for (size_t i = 0; i < n && width == sizeof *two; i++)
+        two[i] = (int16_t)v[i];
+    for (size_t i = 0; i < n && width == sizeof *four; i++)
+        four[i] = (int32_t)v[i];
+}
+
+/* What a set job does: shares, or narrow values, are copied, of others a map makes what is kept.
+ * Staged are the words of one or both vectors; narrow values stand behind the words. */
+static void set_by_copy(uvcc_session *s, uvcci_set *set, const uvcci_tensor *t) {
+    const uvcc_shares *to = &s->buffers[t->buffer].shares;
+    const size_t n = uvcci_component_words(t) * 8;
+    set->task[0].kind = UVCC_TASK_COPY;
+    set->task[0].u.copy.items = set->items;
+    if (t->width != 8) {
+        uvcci_set_add_copy(set, to->lo, set->staged + n, uvcci_component_bytes(t));
+        return;
+    }
+    uvcci_set_add_copy(set, to->lo, set->staged, n);
+    uvcci_set_add_copy(set, to->hi, set->staged + n, n);
+}
+
+static void set_by_map(uvcc_session *s, uvcci_set *set, const uvcci_tensor *t) {
+    const uvcc_shares *to = &s->buffers[t->buffer].shares;
+    set->task[0].kind = UVCC_TASK_MAP;
+    set->task[0].u.map.op = to->hi != NULL ? UVCC_MAP_PUBLIC : UVCC_MAP_COPY;
+    set->task[0].u.map.party = s->party;
+    set->task[0].u.map.rows = t->desc.rows;
+    set->task[0].u.map.cols = t->desc.cols;
+    set->task[0].u.map.x.lo = (uint64_t *)(void *)set->staged; /* arenas align to 64 bytes */
+    set->task[0].u.map.out = *to;
 }
 
 /* One vector: public; two: this party's shares. What the host gave is copied before this returns; a
@@ -200,36 +240,61 @@ static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const voi
         rc = check_public(s, t, a);
     else if (t != NULL && t->desc.sharing == UVCC_PUBLIC)
         rc = uvcci_refuse(s, UVCC_ERR_USAGE, "%s is public: it has no shares", t->name);
+    if (rc == 0 && s->buffers[tensor].borrowed)
+        rc = uvcci_refuse(s, UVCC_ERR_USAGE,
+                          "%s is borrowed: set it in the session that lends it, then "
+                          "uvcc_session_set_borrowed",
+                          t->name);
     if (rc != 0)
         return rc;
-    const uvcc_shares *to = &s->buffers[t->buffer].shares;
-    size_t n = uvcci_component_words(t) * 8;
-    assert(t->buffer == tensor && to->lo != NULL);
-    uvcci_set *set = uvcci_set_new(s, b != NULL ? 2 * n : n, b != NULL ? 2 : 0);
+    const size_t n = uvcci_component_words(t) * 8;
+    const size_t more = b != NULL ? n : t->width != 8 ? uvcci_component_bytes(t) : 0;
+    assert(t->buffer == tensor && s->buffers[tensor].shares.lo != NULL);
+    uvcci_set *set = uvcci_set_new(s, n + more, b != NULL ? 2 : more != 0);
     if (set == NULL || (b == NULL && tell(s, set, tensor) != 0)) {
         if (set != NULL)
             uvcci_set_free(s, set);
         return uvcci_refuse(s, UVCC_ERR_NOMEM, "no memory to set %s", t->name);
     }
     memcpy(set->staged, a, n);
-    if (b != NULL) {
+    if (b != NULL)
         memcpy(set->staged + n, b, n);
-        set->task[0].kind = UVCC_TASK_COPY;
-        set->task[0].u.copy.items = set->items;
-        uvcci_set_add_copy(set, to->lo, set->staged, n);
-        uvcci_set_add_copy(set, to->hi, set->staged + n, n);
-    } else {
-        set->task[0].kind = UVCC_TASK_MAP;
-        set->task[0].u.map.op = to->hi != NULL ? UVCC_MAP_PUBLIC : UVCC_MAP_COPY;
-        set->task[0].u.map.party = s->party;
-        set->task[0].u.map.rows = t->desc.rows;
-        set->task[0].u.map.cols = t->desc.cols;
-        set->task[0].u.map.x.lo = (uint64_t *)(void *)set->staged; /* arenas align to 64 bytes */
-        set->task[0].u.map.out = *to;
-    }
+    else if (more != 0)
+        narrow(a, (size_t)t->elems, t->width, set->staged + n);
+    if (more != 0)
+        set_by_copy(s, set, t);
+    else
+        set_by_map(s, set, t);
     uvcci_set_push(s, set);
     s->buffers[tensor].set = true;
     s->buffers[tensor].told = b == NULL;
+    return 0;
+}
+
+/* What the lender's digest is of is what all three compare. No session that is recorded borrows. */
+int uvcc_session_set_borrowed(uvcc_session *s, uint32_t tensor) {
+    int rc;
+    if (s == NULL)
+        return UVCC_ERR_USAGE;
+    const uvcci_tensor *t = settable(s, tensor, &rc);
+    if (t == NULL)
+        return rc;
+    uvcci_buffer *b = &s->buffers[tensor];
+    if (!b->borrowed)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "%s is not borrowed", t->name);
+    const uvcci_buffer *from = &s->lender->buffers[tensor];
+    if (!from->set || from->digest == NULL)
+        return uvcci_refuse(s, UVCC_ERR_STATE, "%s has no value in the session that lends it",
+                            t->name);
+    if (uvcci_being_touched(s->lender, from->shares.lo))
+        return uvcci_refuse(s, UVCC_ERR_AGAIN, "%s is being set in the session that lends it",
+                            t->name);
+    if (b->digest == NULL)
+        b->digest = state_alloc(s, HASH_BYTES);
+    if (b->digest == NULL)
+        return uvcci_refuse(s, UVCC_ERR_NOMEM, "no memory to set %s", t->name);
+    memcpy(b->digest, from->digest, HASH_BYTES);
+    b->set = b->told = true;
     return 0;
 }
 
@@ -259,20 +324,27 @@ static int fill_unset(uvcc_session *s, bool constants) {
         if (!persists(s, i) || s->buffers[i].set || (t->constant != NULL) != constants)
             continue;
         const uvcc_shares *to = &s->buffers[i].shares;
-        const size_t bytes = uvcci_component_words(t) * 8;
-        uvcci_set_add_copy(set, to->lo, t->constant, bytes);
+        uvcci_set_add_copy(set, to->lo, t->constant, uvcci_component_bytes(t));
         if (to->hi != NULL)
-            uvcci_set_add_copy(set, to->hi, NULL, bytes);
+            uvcci_set_add_copy(set, to->hi, NULL, uvcci_component_bytes(t));
         s->buffers[i].set = true;
     }
     uvcci_set_push(s, set);
     return 0;
 }
 
-/* A checkpoint has no public tensors, so zeros in them would be another model. */
+/* A checkpoint has no public tensors, so zeros in them would be another model; nor is what another
+ * session has for this one to fill. */
 static int check_public_set(uvcc_session *s) {
-    for (uint32_t i = 0; i < s->program->tensor_count && s->step != 0; i++) {
+    for (uint32_t i = 0; i < s->program->tensor_count; i++) {
         const uvcci_tensor *t = &s->program->tensors[i];
+        if (s->buffers[i].borrowed && !s->buffers[i].set)
+            return uvcci_refuse(s, UVCC_ERR_STATE,
+                                "%s is borrowed and was not set: uvcc_session_set_borrowed it "
+                                "before the first step",
+                                t->name);
+        if (s->step == 0)
+            continue;
         if (t->desc.sharing == UVCC_PUBLIC && t->constant == NULL && !s->buffers[i].set)
             return uvcci_refuse(s, UVCC_ERR_STATE,
                                 "%s is public, so no checkpoint has it: uvcc_session_set_public "

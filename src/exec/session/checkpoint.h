@@ -38,7 +38,7 @@ void uvcci_checkpoint_due(uvcc_session *s);
 bool uvcci_checkpoint_busy(uvcc_session *s);
 void uvcci_checkpoint_done(uvcc_session *s);
 void uvcci_set_free(uvcc_session *s, uvcci_set *set);
-/* PERSIST tensors that nobody set start as zeros. */
+/* PERSIST tensors that nobody set start as zeros, but for borrowed ones: UVCC_ERR_STATE. */
 int uvcci_zero_unset(uvcc_session *s);
 
 #endif

@@ -190,7 +190,7 @@ static void give_buffers(uvcc_session *s, const uvcci_instance *r) {
         const uvcci_tensor *t = &s->program->tensors[owner];
         assert(buf->uses_left != 0);
         if (--buf->uses_left == 0 && t->desc.lifetime == UVCC_TRANSIENT) {
-            const size_t bytes = uvcci_component_words(t) * 8;
+            const size_t bytes = uvcci_component_bytes(t);
             uvcci_transient_count(s, &buf->shares, -(int64_t)bytes);
             uvcci_arena_give(&s->tensors, buf->shares.lo, bytes);
             uvcci_arena_give(&s->tensors, buf->shares.hi, bytes);

@@ -209,13 +209,18 @@ static int make_local_jobs(uvcc_session *s, const uvcc_program *p) {
     return uvcci_jobs_init(&s->jobs, &s->alloc, s->cfg.limits.jobs_max, most, s->cfg.cookie);
 }
 
+static bool is_borrowed(const uvcc_session *s, const uvcci_tensor *t) {
+    return s->lender != NULL && t->desc.sharing == UVCC_PUBLIC && t->constant == NULL;
+}
+
 /* The least TENSOR memory with which every op can run: what persists, and at one time all buffers
  * of one op. More is needed while several are live and for what ops work on; but with less than
  * this no order of the ops gets through. */
-static uint64_t tensor_floor(const uvcc_program *p) {
+static uint64_t tensor_floor(const uvcc_session *s, const uvcc_program *p) {
     uint64_t kept = 0, most = 0;
     for (uint32_t i = 0; i < p->tensor_count; i++)
-        if (p->tensors[i].buffer == i && p->tensors[i].desc.lifetime == UVCC_PERSIST)
+        if (p->tensors[i].buffer == i && p->tensors[i].desc.lifetime == UVCC_PERSIST &&
+            !is_borrowed(s, &p->tensors[i]))
             kept += uvcci_buffer_rounded(p, i);
     for (uint32_t e = 0; e < p->entry_count; e++)
         for (uint32_t i = 0; i < p->entries[e].op_count; i++) {
@@ -230,7 +235,7 @@ static uint64_t tensor_floor(const uvcc_program *p) {
 }
 
 static int check_tensors(uvcc_session *s, const uvcc_program *p) {
-    const uint64_t needed = tensor_floor(p), limit = s->cfg.limits.tensor_bytes;
+    const uint64_t needed = tensor_floor(s, p), limit = s->cfg.limits.tensor_bytes;
     const uint64_t gathered = s->cfg.limits.keys_gathered_bytes;
     if (limit == 0 || (limit >= needed && gathered <= limit - needed))
         return 0;
@@ -242,6 +247,52 @@ static int check_tensors(uvcc_session *s, const uvcc_program *p) {
                               "limits.keys_gathered_bytes is %llu, and limits.tensor_bytes leaves "
                               "%llu beside what this program needs at least",
                               (unsigned long long)gathered, (unsigned long long)(limit - needed));
+}
+
+/* Memory of what persists; public tensors that are borrowed have theirs. */
+static int take_tensors(uvcc_session *s, const uvcc_program *p) {
+    for (uint32_t i = 0; i < p->tensor_count; i++) {
+        const uvcci_tensor *t = &p->tensors[i];
+        uvcci_buffer *b = &s->buffers[i];
+        if (t->desc.lifetime != UVCC_PERSIST || t->buffer != i)
+            continue;
+        assert(t->elems != 0);
+        if (is_borrowed(s, t)) {
+            b->shares.lo = s->lender->buffers[i].shares.lo;
+            b->borrowed = true;
+            continue;
+        }
+        b->shares.lo = uvcci_arena_take(&s->tensors, uvcci_component_bytes(t));
+        if (uvcci_components(&t->desc) == 2)
+            b->shares.hi = uvcci_arena_take(&s->tensors, uvcci_component_bytes(t));
+        if (b->shares.lo == NULL || (b->shares.hi == NULL && uvcci_components(&t->desc) == 2))
+            return UVCC_ERR_NOMEM;
+    }
+    return 0;
+}
+
+static int check_lender(uvcc_session *s, const uvcc_program *p) {
+    uint8_t hash[32];
+    if (s->lender == NULL)
+        return 0;
+    uvcc_program_hash(p, hash);
+    return p == s->lender->program || memcmp(hash, s->lender->h_program, 32) == 0
+               ? 0
+               : uvcci_refuse(s, UVCC_ERR_PROGRAM,
+                              "the session whose public tensors it borrows has another program");
+}
+
+int uvcci_session_borrow_public(uvcc_session *s, uvcc_session *from) {
+    if (s == NULL)
+        return UVCC_ERR_USAGE;
+    if (from == NULL || from == s)
+        return uvcci_refuse(s, UVCC_ERR_USAGE, "there is no other session to borrow from");
+    if (s->state != UVCCI_SESSION_NEW || s->program != NULL)
+        return uvcci_refuse(s, UVCC_ERR_STATE, "a program was loaded already");
+    if (from->state == UVCCI_SESSION_NEW)
+        return uvcci_refuse(s, UVCC_ERR_STATE, "the session that lends has no program");
+    s->lender = from;
+    return 0;
 }
 
 /* In the order in which things are needed: the program and its hash, plans, memory that lives as
@@ -256,6 +307,8 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
     if (s->state != UVCCI_SESSION_NEW || s->program != NULL)
         return uvcci_refuse(s, UVCC_ERR_STATE, "a program was loaded already");
     int rc = check_place(s, p);
+    if (rc == 0)
+        rc = check_lender(s, p);
     if (rc == 0)
         rc = check_tensors(s, p);
     if (rc != 0)
@@ -279,20 +332,9 @@ int uvcci_session_load_program(uvcc_session *s, const uvcc_program *p) {
         memset(s->buffers, 0, p->tensor_count * sizeof s->buffers[0]);
     if (s->events == NULL || s->buffers == NULL)
         return UVCC_ERR_NOMEM;
-    for (uint32_t i = 0; i < p->tensor_count; i++) {
-        const uvcci_tensor *t = &p->tensors[i];
-        if (t->desc.lifetime != UVCC_PERSIST || t->buffer != i)
-            continue;
-        assert(t->elems != 0);
-        const size_t bytes = uvcci_component_words(t) * 8;
-        s->buffers[i].shares.lo = uvcci_arena_take(&s->tensors, bytes);
-        if (uvcci_components(&t->desc) == 2)
-            s->buffers[i].shares.hi = uvcci_arena_take(&s->tensors, bytes);
-        if (s->buffers[i].shares.lo == NULL ||
-            (s->buffers[i].shares.hi == NULL && uvcci_components(&t->desc) == 2))
-            return UVCC_ERR_NOMEM;
-    }
-    rc = make_local_jobs(s, p);
+    rc = take_tensors(s, p);
+    if (rc == 0)
+        rc = make_local_jobs(s, p);
     if (rc == 0)
         rc = uvcci_checkpoint_init(s);
     if (rc == 0)

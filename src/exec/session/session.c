@@ -109,7 +109,9 @@ void uvcci_session_free(uvcc_session *s) {
         uvcci_checkpoint_free(s);
         uvcci_cancel_free(s);
         for (uint32_t i = 0; s->buffers != NULL && i < p->tensor_count; i++) {
-            const size_t bytes = uvcci_component_words(&p->tensors[i]) * 8;
+            const size_t bytes = uvcci_component_bytes(&p->tensors[i]);
+            if (s->buffers[i].borrowed)
+                s->buffers[i].shares.lo = NULL;
             uvcci_arena_give(&s->tensors, s->buffers[i].shares.lo, bytes);
             uvcci_arena_give(&s->tensors, s->buffers[i].shares.hi, bytes);
             uvcci_lineage_forget(s, i);

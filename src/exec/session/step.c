@@ -689,7 +689,7 @@ static void give_transients(uvcc_session *s) {
         b->uses_left = 0;
         if (t->desc.lifetime != UVCC_TRANSIENT || b->shares.lo == NULL)
             continue;
-        const size_t bytes = uvcci_component_words(t) * 8;
+        const size_t bytes = uvcci_component_bytes(t);
         uvcci_transient_count(s, &b->shares, -(int64_t)bytes);
         uvcci_arena_give(&s->tensors, b->shares.lo, bytes);
         uvcci_arena_give(&s->tensors, b->shares.hi, bytes);

@@ -14,7 +14,7 @@ if '"device.h"' not in text:
     text = text.replace("#include <string.h>", '#include "device.h"')
 text, shared = re.subn(r"^( +)__shared__ (__align__\(\d+\) )?([\w<>]+) (\w+)((?:\[[^;]*\])?);",
                        r"\1static \2\3 \4\5; emulated_share(&\4, sizeof \4);", text, flags=re.M)
-text, launches = re.subn(r"(\w+(?:<\w+(?:, \w+)?>)?)<<<(.*?)>>>\(", r"emulate(\1, \2)(", text,
+text, launches = re.subn(r"(\w+(?:<\w+(?:, \w+)*>)?)<<<(.*?)>>>\(", r"emulate(\1, \2)(", text,
                          flags=re.S)
 text, bounds = re.subn(r"__launch_bounds__\((.*?)\)(\s+\w+\([^{]*?\) \{)", r"\2 emulated_bounds(\1);",
                        text, flags=re.S)

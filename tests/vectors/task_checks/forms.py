@@ -139,27 +139,42 @@ def t_gemm(args, with_, wants, file):
     m, n, k = args["m"], args["n"], args["k"]
     tx, ty = args.get("trans_x", False), args.get("trans_y", False)
     groups, heads = args.get("groups", 0), args.get("heads", 0)
-    zeros = {s[:1]: bytes(len(with_[s[:1] + ".lo"])) for s in ("x.hi", "y.hi") if s not in with_}
-    x_lo, x_hi, y_lo, y_hi = (
-        words_of(with_.get(s, zeros.get(s[:1]))) for s in ("x.lo", "x.hi", "y.lo", "y.hi")
-    )
-    z = words_of(with_["z"]) if "z" in with_ else [0] * (m * n)
+    y_bytes, public, second = args.get("y_bytes", 0), "y.hi" not in with_, "z_hi" in {*with_, *wants}
+    demand(y_bytes in (0, 2, 4) and (public or not (y_bytes or second)))
+    demand(not second or "x.hi" in with_)
+    x = [words_of(with_[s]) if s in with_ else None for s in ("x.lo", "x.hi")]
+    if y_bytes:
+        y = list(struct.unpack("<%d%s" % (len(with_["y.lo"]) // y_bytes, {2: "h", 4: "i"}[y_bytes]), with_["y.lo"]))
+    else:
+        y = words_of(with_["y.lo"])
+    if not public:
+        both = [a + b for a, b in zip(y, words_of(with_["y.hi"]))]
     lx, ly, lz = [m if tx else k, 0, 0], [k if ty else n, 0, 0], [n, 0, 0]
     if groups:
         lx, ly, lz = args["lx"], args["ly"], args["lz"]
-    for g in range(groups or 1):
-        for h in range(heads if groups else 1):
-            ax, ay, az = (of[1] * g + of[2] * h for of in (lx, ly, lz))
-            for i in range(m):
-                for j in range(n):
-                    s = 0
-                    for p in range(k):
-                        a = ax + (p * lx[0] + i if tx else i * lx[0] + p)
-                        b = ay + (j * ly[0] + p if ty else p * ly[0] + j)
-                        s += x_lo[a] * (y_lo[b] + y_hi[b]) + x_hi[a] * y_lo[b]
-                    at = az + i * lz[0] + j
-                    z[at] = s + (z[at] if args.get("accumulate") else 0)
-    return {"z": bytes_of(z)}
+
+    def product(name, terms):
+        z = words_of(with_[name]) if name in with_ else [0] * (m * n)
+        for g in range(groups or 1):
+            for h in range(heads if groups else 1):
+                ax, ay, az = (of[1] * g + of[2] * h for of in (lx, ly, lz))
+                for i in range(m):
+                    for j in range(n):
+                        s = 0
+                        for p in range(k):
+                            a = ax + (p * lx[0] + i if tx else i * lx[0] + p)
+                            b = ay + (j * ly[0] + p if ty else p * ly[0] + j)
+                            s += sum(left[a] * right[b] for left, right in terms)
+                        at = az + i * lz[0] + j
+                        z[at] = s + (z[at] if args.get("accumulate") else 0)
+        return bytes_of(z)
+
+    if public:
+        out = {"z": product("z", [(x[0], y)])}
+        if second:
+            out["z_hi"] = product("z_hi", [(x[1], y)])
+        return out
+    return {"z": product("z", [(x[0], both)] + ([(x[1], y)] if x[1] is not None else []))}
 
 
 def t_bit_sums(args, with_, wants, file):
