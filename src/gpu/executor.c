@@ -394,6 +394,7 @@ int uvcc_gpu_new(uvcc_gpu **out, const uvcc_gpu_config *from) {
     x->ordinal = ordinal;
     x->home.records = (uvcc_allocator){.alloc = record_take, .free = record_give, .user = x};
     x->home.trust_pointers = cfg.trust_pointers;
+    x->home.stage_least = UVCCI_LANE_STAGE_LEAST;
     x->home.outgrown = uvcci_gpu_outgrown;
     x->home.user = x;
     open_locks(x);

@@ -155,9 +155,10 @@ static void wipe(uvcc_gpu *x) {
 static void wipe_scratch(uvcc_gpu *x) {
     enter_cuda(x);
     bool some = false;
-    for (uint32_t i = 0; i < x->cfg.streams; i++) {
+    for (uint32_t i = 0; i < UVCCI_LANE_DIRTY * x->cfg.streams; i++) {
         size_t bytes = 0;
-        uint8_t *at = uvcci_lane_dirty(&x->lane[i], &bytes);
+        uint8_t *at =
+            uvcci_lane_dirty(&x->lane[i / UVCCI_LANE_DIRTY], i % UVCCI_LANE_DIRTY, &bytes);
         if (at != NULL)
             zero(x, at, bytes);
         some |= at != NULL;
