@@ -21,6 +21,9 @@ void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *o
     if (opt != NULL)
         t->opt = *opt;
     uvcc_allocator al = test_allocator(&t->mem);
+    stays_begin(&t->stays);
+    t->mem.freed = stays_freed;
+    t->mem.freed_user = &t->stays;
     assert_int_equal(uvcc_loopback_new(&t->net, &al, 3, t->opt.datagram, t->opt.seed + 77), 0);
     if (t->opt.faulty)
         assert_int_equal(uvcc_loopback_set_all_faults(t->net, &t->opt.faults), 0);
@@ -48,6 +51,8 @@ void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *o
         assert_int_equal(uvcc_session_load_program(t->s[i], p), 0);
         uvcc_cpu_config x = {
             .size = sizeof x, .alloc = al, .mode = t->opt.mode, .seed = t->opt.compute_seed + i};
+        x.job = stays_job;
+        x.job_user = &t->stays;
         assert_int_equal(uvcc_cpu_new(&t->cpu[i], &x), 0);
     }
 }
@@ -379,6 +384,8 @@ void triangle_free(triangle *t) {
     uvcc_loopback_free(t->net);
     assert_int_equal(t->mem.live_blocks, 0);
     assert_int_equal(t->mem.live_bytes, 0);
+    t->mem.freed = NULL;
+    stays_end(&t->stays);
 }
 
 triangle_outcome triangle_run(uvcc_program *p, const uvcc_allocator *al,
@@ -400,6 +407,7 @@ triangle_outcome triangle_run(uvcc_program *p, const uvcc_allocator *al,
     uvcc_session_get_stats(t.s[0], &out.stats);
     if (opt->on_end != NULL)
         opt->on_end(&t);
+    assert_true(opt->audit_off || (t.stays.hashed != 0 && t.stays.read != 0));
     triangle_free(&t);
     uvcc_reference_free(ref);
     uvcc_program_free(p);

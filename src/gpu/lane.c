@@ -178,7 +178,20 @@ static void *inside(const uvcci_lane *l, const void *p) {
 /* Where kernels write what is of a message, and hash it. */
 static void *staged(const uvcci_lane *l, const void *p) {
     uint8_t *at = l->staged ? uvcci_staging_find(&l->staging, room_at(&l->stage), p) : NULL;
+    if (l->keeps && p == l->keep.at)
+        at = uvcci_kept_place(&l->keep);
     return at != NULL ? at : (void *)(uintptr_t)p;
+}
+
+/* Where kernels read a message that a job before hashed. */
+static const void *kept(uvcci_lane *l, const void *p, size_t bytes) {
+    if (p == NULL || bytes == 0)
+        return p;
+    if (uvcci_kept_within(&l->found, p, bytes) == NULL &&
+        !uvcci_kept_find(&l->home->kept, p, bytes, &l->found))
+        return p;
+    atomic_fetch_add(&l->home->kept_reads, 1);
+    return uvcci_kept_within(&l->found, p, bytes);
 }
 
 /* --- Hashes ----------------------------------------------------------------------------------- */
@@ -344,6 +357,26 @@ static void measure_staging(uvcci_lane *l) {
     (void)take(&l->sizes.descriptors, g->staged * sizeof(uvcc_copy_item));
 }
 
+/* A message that is hashed, for the jobs behind: what was copied of its bytes before is void. */
+static void measure_keep(uvcci_lane *l) {
+    uvcci_lane_home *home = l->home;
+    const uvcc_task *t = l->job.tasks;
+    for (uint32_t i = 0; i < l->job.count; i++)
+        for (uint32_t k = 0; t[i].kind == UVCC_TASK_HASH && k < t[i].u.hash.count; k++)
+            uvcci_kept_forget(&home->kept, t[i].u.hash.items[k].data, t[i].u.hash.items[k].len);
+    if (l->job.count != 1 || t->kind != UVCC_TASK_HASH || t->u.hash.count != 1)
+        return;
+    const uvcc_hash_item *h = t->u.hash.items;
+    l->keep = (uvcci_kept_copy){.at = h->data, .bytes = h->len};
+    l->keeps = h->stays && h->len > home->stage_least && uvcci_lane_is_pinned(l, h->data, h->len) &&
+               uvcci_kept_reserve(&home->kept, &l->keep);
+    if (!l->keeps)
+        return;
+    if (l->keep.block == NULL)
+        l->keep.block = uvcci_gpu_pool_take(&home->device, l->keep.room);
+    l->keep_at = take(&l->sizes.descriptors, sizeof(uvcc_copy_item));
+}
+
 int uvcci_lane_measure(uvcci_lane *l) {
     int e = 0;
     l->sizes = (uvcci_lane_sizes){0};
@@ -353,7 +386,8 @@ int uvcci_lane_measure(uvcci_lane *l) {
     l->used = 0;
     l->secrets = false;
     l->hashes = (uvcci_lane_hashes){0};
-    l->staged = false;
+    l->staged = l->keeps = false;
+    l->found = (uvcci_kept_copy){0};
     uvcci_staging_drop(&l->staging);
     for (uint32_t i = 0; i < l->job.count && e == 0; i++) {
         const uvcc_task *t = &l->job.tasks[i];
@@ -366,8 +400,10 @@ int uvcci_lane_measure(uvcci_lane *l) {
             e = uvcci_lane_check_pointers(l, t);
     }
     uvcci_outside_settle(&l->outside);
-    if (e == 0)
+    if (e == 0) {
         measure_staging(l);
+        measure_keep(l);
+    }
     return e;
 }
 
@@ -393,7 +429,7 @@ bool uvcci_lane_must_grow(const uvcci_lane *l) {
     return uvcci_lane_wants_pinned(l) ||
            (!is_mapped(l) && l->sizes.descriptors > room_bytes(&l->dev)) ||
            l->sizes.scratch > room_bytes(&l->scratch) || l->sizes.wish > room_bytes(&l->scratch) ||
-           l->staging.bytes > room_bytes(&l->stage) ||
+           l->staging.bytes > room_bytes(&l->stage) || (l->keeps && l->keep.block == NULL) ||
            (l->outside.count != 0 && !l->home->trust_pointers);
 }
 
@@ -409,6 +445,17 @@ static int check_outside(uvcci_lane *l) {
             (void)cudaGetLastError(); /* an old driver, to whom it is nobody's */
     }
     return 0;
+}
+
+/* Without room the message stays where it is. */
+static void grow_keep(uvcci_lane *l) {
+    if (!l->keeps || l->keep.block != NULL)
+        return;
+    if (uvcci_gpu_pool_grow(&l->home->device, l->keep.room, DEVICE_LEFT))
+        l->keep.block = uvcci_gpu_pool_take(&l->home->device, l->keep.room);
+    l->keeps = l->keep.block != NULL;
+    if (!l->keeps)
+        uvcci_kept_drop(&l->home->kept, &l->keep);
 }
 
 int uvcci_lane_grow(uvcci_lane *l) {
@@ -431,6 +478,7 @@ int uvcci_lane_grow(uvcci_lane *l) {
     if (s->wish > s->scratch)
         (void)grow_room(l, &l->scratch, &home->device, s->wish, DEVICE_LEFT);
     (void)grow_room(l, &l->stage, &home->device, l->staging.bytes, DEVICE_LEFT);
+    grow_keep(l);
     return grow_room(l, &l->scratch, &home->device, s->scratch, 0)
                ? 0
                : uvcci_lane_fail(l, "no memory of the device for scratch");
@@ -482,6 +530,10 @@ static void write_vec(uvcci_lane *l, const uvcc_task *t, struct uvcci_lane_step 
     }
     for (uint32_t i = 0; l->staged && i < 2 * t->u.vec.count; i++)
         blocks[i / 2].at.wire_out[i % 2] = staged(l, blocks[i / 2].at.wire_out[i % 2]);
+    const bool some = atomic_load(&l->home->kept.count) != 0;
+    for (uint32_t i = 0; some && i < 2 * t->u.vec.count; i++)
+        blocks[i / 2].at.wire_in[i % 2] = kept(l, blocks[i / 2].at.wire_in[i % 2],
+                                               uvcci_gpu_wire_in_most(t, &t->u.vec.blocks[i / 2]));
     uvcci_gpu_describe_table(&s->u.vec.t, host + at_table, seen(l, at_table));
     if (words != 0)
         memcpy(host + at_words, t->u.vec.fn->words, words * sizeof(int64_t));
@@ -577,16 +629,17 @@ static int write_task(uvcci_lane *l, const uvcc_task *t, size_t *used) {
 }
 
 /* A copy of the executor's own. */
-static int write_own(uvcci_lane *l, size_t at, uint32_t count, size_t len_max, bool deliver) {
+static int write_own(uvcci_lane *l, size_t at, uint32_t count, size_t len_max, bool over_bus,
+                     bool beside) {
     static const uvcc_task own = {.kind = UVCC_TASK_COPY};
     struct uvcci_lane_step *s = count != 0 ? add_step(l, &own) : NULL;
     if (s == NULL)
         return count == 0 ? 0 : uvcci_lane_fail(l, "no memory");
-    s->beside = deliver;
+    s->beside = beside;
     s->u.bytes.items = seen(l, at);
     s->u.bytes.count = count;
     s->u.bytes.len_max = len_max;
-    s->u.bytes.over_bus = deliver;
+    s->u.bytes.over_bus = over_bus;
     return 0;
 }
 
@@ -599,7 +652,7 @@ static int write_gaps(uvcci_lane *l) {
     const size_t items = take(&used, g->gaps * sizeof(uvcc_copy_item));
     uvcci_staging_fill(g, room_at(&l->stage), host + bytes, seen(l, bytes),
                        (uvcc_copy_item *)(void *)(host + items));
-    return write_own(l, items, g->gaps, g->gap_bytes, false);
+    return write_own(l, items, g->gaps, g->gap_bytes, false, false);
 }
 
 /* Behind the last task that writes any of them they go to their places. */
@@ -611,7 +664,14 @@ static int write_delivery(uvcci_lane *l) {
     const size_t items = take(&used, g->staged * sizeof(uvcc_copy_item));
     const size_t longest = uvcci_staging_deliver(
         g, room_at(&l->stage), (uvcc_copy_item *)(void *)(room_at(&l->host) + items));
-    return write_own(l, items, g->staged, longest, true);
+    return write_own(l, items, g->staged, longest, true, true);
+}
+
+/* The message that the job hashes, before that. */
+static int write_keep(uvcci_lane *l) {
+    uvcc_copy_item *it = (uvcc_copy_item *)(void *)(room_at(&l->host) + l->keep_at);
+    *it = (uvcc_copy_item){uvcci_kept_place(&l->keep), l->keep.at, l->keep.bytes};
+    return write_own(l, l->keep_at, 1, l->keep.bytes, true, false);
 }
 
 int uvcci_lane_write(uvcci_lane *l) {
@@ -623,6 +683,8 @@ int uvcci_lane_write(uvcci_lane *l) {
     if (l->staged)
         atomic_fetch_add(&l->home->staged_bytes, uvcci_staging_bytes(g));
     int e = l->staged ? write_gaps(l) : 0;
+    if (l->keeps)
+        e = write_keep(l);
     for (uint32_t i = 0; i < l->job.count && e == 0; i++) {
         e = write_task(l, &l->job.tasks[i], &used);
         if (e == 0 && l->staged && i == g->last)
@@ -737,8 +799,19 @@ void uvcci_lane_wipe(uvcci_lane *l) {
         memset(room_at(&l->host), 0, l->used);
 }
 
+/* Tasks of later jobs find the copy, or its memory is another's. */
+static void settle_keep(uvcci_lane *l, bool well) {
+    l->keep.stale = !well;
+    if (l->keeps && l->keep.block != NULL)
+        uvcci_kept_add(&l->home->kept, &l->keep);
+    else if (l->keeps)
+        uvcci_kept_drop(&l->home->kept, &l->keep);
+    l->keeps = false;
+}
+
 int uvcci_lane_finish(uvcci_lane *l, bool well) {
     int e = 0;
+    settle_keep(l, well);
     if (well)
         uvcci_outside_copy_out(&l->outside, room_at(&l->host) + l->sizes.descriptors);
     if (well && l->hashes.whole + l->hashes.roots != 0)

@@ -12,6 +12,7 @@
 #include <cuda_runtime_api.h>
 #include <stdatomic.h>
 
+#include "gpu/kept.h"
 #include "gpu/outside.h"
 #include "gpu/pool.h"
 #include "gpu/staging.h"
@@ -33,6 +34,8 @@ typedef struct uvcci_lane_home {
     /* Messages of more bytes that a job writes and hashes are made on the device. */
     size_t stage_least;
     _Atomic uint64_t staged_bytes; /* so many were */
+    uvcci_kept kept;               /* copies of messages that came */
+    _Atomic uint64_t kept_reads;   /* so many operands were found there */
     uvcc_cpu *cpu; /* of the thread that calls uvcci_lane_finish(.., true): it hashes */
     /* The grower's: takes back what a lane has outgrown, to be wiped on the device. */
     void (*outgrown)(void *user, void *at, size_t bytes);
@@ -83,8 +86,11 @@ typedef struct uvcci_lane {
     size_t used; /* bytes of `host` that the job has */
     uvcci_outside outside;
     uvcci_staging staging;
-    size_t staging_at; /* its descriptors */
-    bool staged;       /* there is room for it */
+    size_t staging_at;           /* its descriptors */
+    bool staged;                 /* there is room for it */
+    uvcci_kept_copy keep, found; /* the message that the job copies; where operands were last */
+    size_t keep_at;              /* its descriptor */
+    bool keeps;                  /* it does */
     uvcci_lane_hashes hashes;
     struct uvcci_lane_step *steps; /* kernels to launch */
     uint32_t step_count, step_room;

@@ -10,7 +10,7 @@
 
 enum {
     STAGED_BYTES = 64 << 20, /* of a job, at most, */
-    STAGED_PART = 16         /* and of what the executor may take of the device */
+    STAGED_PART = 64         /* and of what the executor may take of the device */
 };
 
 int uvcci_lane_fail(uvcci_lane *l, const char *format, ...) {

@@ -108,10 +108,17 @@ int uvcci_gpu_wire_pieces(const uvcc_task *t, const uvcc_block *b,
     }
 }
 
-/* Words, as most; HEAD's message of words, a gap and bits; planes. */
+/* Words, as most; packed bits; HEAD's message of words, a gap and bits; planes. */
 size_t uvcci_gpu_wire_in_most(const uvcc_task *t, const uvcc_block *b) {
     const size_t vector = (size_t)b->count * 8;
     switch (t->kind) {
+    case UVCC_TASK_TRUNC_EXACT:
+    case UVCC_TASK_RELU:
+    case UVCC_TASK_OPEN_BITS:
+        return packed(b->count, 1);
+    case UVCC_TASK_FN_OPEN_FINISH:
+    case UVCC_TASK_FN_OPEN_BITS:
+        return packed(b->count, t->u.vec.fn->bits);
     case UVCC_TASK_SR_FINISH:
     case UVCC_TASK_SR2_FINISH:
         return 2 * vector + t->u.vec.gap + 8;
