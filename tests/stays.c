@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { WATCHED = 16 }; /* the last ones: they are read soon */
+
 struct stays_message {
     const uint8_t *at;
     size_t len;
@@ -20,16 +22,17 @@ void stays_begin(stays_watch *w) {
     (void)pthread_mutex_init(&w->lock, NULL);
 }
 
-static void drop(struct stays_message **at) {
+static void drop(stays_watch *w, struct stays_message **at) {
     struct stays_message *m = *at;
     *at = m->next;
+    w->count--;
     free(m->copy);
     free(m);
 }
 
 void stays_end(stays_watch *w) {
     while (w->first != NULL)
-        drop(&w->first);
+        drop(w, &w->first);
     (void)pthread_mutex_destroy(&w->lock);
 }
 
@@ -37,7 +40,7 @@ void stays_end(stays_watch *w) {
 static void forget(stays_watch *w, const uint8_t *p, size_t bytes) {
     for (struct stays_message **at = &w->first; *at != NULL;)
         if ((*at)->at < p + bytes && p < (*at)->at + (*at)->len)
-            drop(at);
+            drop(w, at);
         else
             at = &(*at)->next;
 }
@@ -61,6 +64,11 @@ static void note(stays_watch *w, const uvcc_hash_item *h) {
     memcpy(m->copy, h->data, h->len);
     w->first = m;
     w->hashed++;
+    struct stays_message **last = &w->first;
+    while ((*last)->next != NULL)
+        last = &(*last)->next;
+    if (++w->count > WATCHED)
+        drop(w, last);
 }
 
 static void look(stays_watch *w, const uvcc_job *job, const uint8_t *p) {

@@ -10,7 +10,8 @@
 
 typedef struct stays_watch {
     pthread_mutex_t lock;
-    struct stays_message *first;
+    struct stays_message *first; /* the latest */
+    unsigned count;
     uint64_t hashed, read; /* messages; operands of tasks that lay in one */
 } stays_watch;
 

@@ -515,6 +515,8 @@ static const void *seen(const uvcci_lane *l, size_t at) {
     return (is_mapped(l) ? room_at(&l->host) : room_at(&l->dev)) + at;
 }
 
+/* Operands that lie elsewhere for kernels than the task says are changed in the descriptors alone.
+ */
 static void write_vec(uvcci_lane *l, const uvcc_task *t, struct uvcci_lane_step *s, size_t *used) {
     const uint32_t words = uvcci_gpu_fn_words(t);
     const size_t at = take(used, t->u.vec.count * sizeof(vec_block));
