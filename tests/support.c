@@ -109,6 +109,8 @@ static void t_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
     assert_true(t->live_bytes >= bytes && t->live_blocks > 0);
     t->live_bytes -= bytes;
     t->live_blocks--;
+    if (t->freed != NULL)
+        t->freed(t->freed_user, p, bytes);
     memset(p, 0x5A, bytes);
     free(p);
 }

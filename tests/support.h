@@ -41,6 +41,8 @@ void test_rand_bytes(uint64_t *state, void *out, size_t n);
 typedef struct test_alloc {
     size_t live_bytes, live_blocks, peak_bytes, calls;
     size_t fail_at;
+    void (*freed)(void *user, const void *p, size_t bytes); /* before it is; may be NULL */
+    void *freed_user;
 } test_alloc;
 uvcc_allocator test_allocator(test_alloc *t);
 /* Random hook over test_rand. */

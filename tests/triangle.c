@@ -21,6 +21,9 @@ void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *o
     if (opt != NULL)
         t->opt = *opt;
     uvcc_allocator al = test_allocator(&t->mem);
+    stays_begin(&t->stays);
+    t->mem.freed = stays_freed;
+    t->mem.freed_user = &t->stays;
     assert_int_equal(uvcc_loopback_new(&t->net, &al, 3, t->opt.datagram, t->opt.seed + 77), 0);
     if (t->opt.faulty)
         assert_int_equal(uvcc_loopback_set_all_faults(t->net, &t->opt.faults), 0);
@@ -45,6 +48,8 @@ void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *o
             t->opt.tweak(&c);
         uvcc_cpu_config x = {
             .size = sizeof x, .alloc = al, .mode = t->opt.mode, .seed = t->opt.compute_seed + i};
+        x.job = stays_job;
+        x.job_user = &t->stays;
         if (t->opt.place != NULL)
             t->opt.place(i, &c, &x);
         assert_int_equal(uvcc_session_new(&t->s[i], &c), 0);
@@ -383,6 +388,8 @@ void triangle_free(triangle *t) {
     uvcc_loopback_free(t->net);
     assert_int_equal(t->mem.live_blocks, 0);
     assert_int_equal(t->mem.live_bytes, 0);
+    t->mem.freed = NULL;
+    stays_end(&t->stays);
 }
 
 triangle_outcome triangle_run(uvcc_program *p, const uvcc_allocator *al,
@@ -404,6 +411,7 @@ triangle_outcome triangle_run(uvcc_program *p, const uvcc_allocator *al,
     uvcc_session_get_stats(t.s[0], &out.stats);
     if (opt->on_end != NULL)
         opt->on_end(&t);
+    assert_true(opt->audit_off || (t.stays.hashed != 0 && t.stays.read != 0));
     triangle_free(&t);
     uvcc_reference_free(ref);
     uvcc_program_free(p);

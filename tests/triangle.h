@@ -5,6 +5,7 @@
 #ifndef UVCC_TEST_TRIANGLE_H
 #define UVCC_TEST_TRIANGLE_H
 
+#include "stays.h"
 #include "support.h"
 #include <uvcc/audit.h>
 #include <uvcc/loopback.h>
@@ -51,6 +52,7 @@ typedef struct triangle_options {
 struct triangle {
     triangle_options opt;
     test_alloc mem;
+    stays_watch stays;
     uint64_t wire_ns; /* with ticks */
     uvcc_loopback *net;
     uvcc_session *s[3];

@@ -10,9 +10,12 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <uvcc/host.h>
 
-#define LOOK_NS 200000u /* for more to do, before a thread sleeps: to be woken takes longer */
+#define LOOK_NS     200000u /* for more to do, before a thread sleeps: to be woken takes longer */
+#define FRAME_BYTES (128u << 10) /* of those that are sealed and opened side by side, */
+#define FRAMES      8u           /* as many in a transmit */
 
 typedef struct work {
     void (*item)(void *arg, uint32_t i);
@@ -139,4 +142,17 @@ void crew_free(crew *c) {
 
 uvcc_parallel crew_parallel(crew *c) {
     return (uvcc_parallel){.run = run, .user = c};
+}
+
+unsigned crew_threads(uint32_t workers) {
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN), spare = cores / 2 - 2 * (long)workers;
+    return cores >= CREW_CORES * (long)workers && spare > 0 ? (unsigned)spare : 0;
+}
+
+void crew_share_frames(crew *c, uvcc_config *session) {
+    if (c == NULL)
+        return;
+    session->threads.parallel = crew_parallel(c);
+    session->links.frame_bytes = FRAME_BYTES;
+    session->links.transmit_frames = FRAMES;
 }

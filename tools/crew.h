@@ -5,7 +5,7 @@
 #ifndef UVCC_TOOLS_CREW_H
 #define UVCC_TOOLS_CREW_H
 
-#include <uvcc/types.h>
+#include <uvcc/session.h>
 
 typedef struct crew crew;
 
@@ -14,5 +14,12 @@ int crew_new(crew **out, unsigned threads);
 /* Nobody asks it any more. NULL is allowed. */
 void crew_free(crew *c);
 uvcc_parallel crew_parallel(crew *c);
+
+enum { CREW_CORES = 8 }; /* for each worker of a process, or a core is one that others want */
+/* Threads that this machine has for a crew, of a process that drives so many workers of each of its
+ * parties; 0: none. */
+unsigned crew_threads(uint32_t workers);
+/* A session's frames are sealed and opened by the crew; NULL: as they are without one. */
+void crew_share_frames(crew *c, uvcc_config *session);
 
 #endif

@@ -31,18 +31,14 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <uvcc/host.h>
 #include <uvcc/types.h>
 
 #include "crew.h"
 
-#define REOPEN_NS   10000000u    /* after a stream broke */
-#define LOOK_NS     200000u      /* by the host's clock */
-#define LOOK_CORES  8            /* for each triangle, or it is a core that others want */
-#define FRAME_BYTES (128u << 10) /* of those that are sealed and opened side by side, */
-#define FRAMES      8u           /* as many in a transmit */
+#define REOPEN_NS 10000000u /* after a stream broke */
+#define LOOK_NS   200000u   /* by the host's clock */
 
 enum { EMPTY, FULL, TAKEN, DONE }; /* a lane */
 enum { AWAKE, CALLED, ASLEEP };    /* a seat's thread */
@@ -487,11 +483,7 @@ void parties_configure(parties *x, uint32_t worker, unsigned party, uvcc_cpu_con
 }
 
 void parties_share_frames(parties *x, uvcc_config *session) {
-    if (x->crew == NULL)
-        return;
-    session->threads.parallel = crew_parallel(x->crew);
-    session->links.frame_bytes = FRAME_BYTES;
-    session->links.transmit_frames = FRAMES;
+    crew_share_frames(x->crew, session);
 }
 
 void parties_join(parties *x, uint32_t worker, unsigned party, uvcc_session *s,
@@ -507,10 +499,10 @@ int parties_new(parties **out, const parties_config *c) {
     if (x == NULL)
         return UVCC_ERR_NOMEM;
     x->c = *c;
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN), spare = cores / 2 - 2 * (long)c->workers;
-    x->looks = cores >= LOOK_CORES * (long)c->workers;
+    const unsigned spare = crew_threads(c->workers);
+    x->looks = spare != 0;
     bool ok = pthread_mutex_init(&x->lock, NULL) == 0;
-    ok = (!x->looks || crew_new(&x->crew, (unsigned)spare) == 0) && ok;
+    ok = (spare == 0 || crew_new(&x->crew, spare) == 0) && ok;
     for (unsigned p = 0; p < UVCC_PARTIES; p++)
         ok = pthread_mutex_init(&x->plane[p], NULL) == 0 && ok;
     x->triangles = calloc(c->workers, sizeof *x->triangles);

@@ -160,6 +160,9 @@ typedef struct uvcc_hash_item {
     uint8_t prefix[32];
     uint8_t prefix_len;
     uint8_t mode;
+    bool stays; /**< what tasks of later jobs read of data as wire_in is what is hashed here, until
+                     some of it is hashed anew or its memory goes back: an executor may keep a copy
+                 */
     uint8_t key[32];
     const uint8_t *data;
     size_t len;

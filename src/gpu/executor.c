@@ -19,6 +19,8 @@ enum {
     DEFAULT_JOBS = 1024,
     MAX_JOBS = 1 << 20,
     SMS_LEAST = 1,
+    KEPT_BYTES = 256 << 20,  /* of copies of messages, at most, */
+    KEPT_PART = 32,          /* and of what the executor may take of the device */
     MARK_BYTES = 64,         /* a mark is alone in its line */
     SHARED_LEAST = 150 << 10 /* shared memory of a kernel that draws pads, tables.cuh */
 };
@@ -144,6 +146,15 @@ static bool hand_over(uvcc_gpu *x, void *p, size_t bytes) {
     return room;
 }
 
+static void memory_give(void *user, void *p, size_t bytes, uvcc_mem_class cls);
+
+/* What was kept of messages that lay there. */
+static void give_copies(uvcc_gpu *x, const void *p, size_t bytes) {
+    uvcci_kept_copy c;
+    while (uvcci_kept_take(&x->home.kept, p, bytes, &c))
+        memory_give(x, c.block, c.room, UVCC_MEM_TENSOR);
+}
+
 /* As the host's allocator does: TENSOR and WIRE memory is wiped. A lost device may still write to
  * what it had, so that is nobody's any more. */
 static void memory_give(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
@@ -152,6 +163,8 @@ static void memory_give(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
         x->cfg.alloc.free(x->cfg.alloc.user, p, bytes, cls);
         return;
     }
+    if (p != NULL && cls == UVCC_MEM_WIRE && bytes > x->home.stage_least)
+        give_copies(x, p, bytes);
     if (p == NULL || (cls == UVCC_MEM_WIRE && hand_over(x, p, bytes)))
         return;
     if (cls == UVCC_MEM_WIRE)
@@ -278,6 +291,9 @@ static void close_all(uvcc_gpu *x) {
     for (uint32_t i = 0; i < x->cfg.streams; i++)
         if (x->lane[i].home != NULL)
             uvcci_lane_close(&x->lane[i], give_back);
+    for (uint32_t i = 0; give_back && i < atomic_load(&x->home.kept.count); i++)
+        (void)cudaMemset(x->home.kept.copy[i].block, 0, x->home.kept.copy[i].room);
+    uvcci_kept_close(&x->home.kept);
     if (x->wiped != NULL && give_back)
         (void)cudaEventDestroy(x->wiped);
     if (x->wiper != NULL && give_back)
@@ -399,6 +415,9 @@ int uvcc_gpu_new(uvcc_gpu **out, const uvcc_gpu_config *from) {
     x->home.records = (uvcc_allocator){.alloc = record_take, .free = record_give, .user = x};
     x->home.trust_pointers = cfg.trust_pointers;
     x->home.lent = cfg.lender != NULL ? &cfg.lender->home.device : NULL;
+    x->home.stage_least = UVCCI_LANE_STAGE_LEAST;
+    const uint64_t part = cfg.device_bytes / KEPT_PART;
+    uvcci_kept_init(&x->home.kept, part != 0 && part < KEPT_BYTES ? part : KEPT_BYTES);
     x->home.outgrown = uvcci_gpu_outgrown;
     x->home.user = x;
     open_locks(x);

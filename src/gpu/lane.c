@@ -3,15 +3,18 @@
  *
  * Measuring gives every task's descriptors their room, writing fills it in the same order. Nothing
  * is launched of a job that has a task that cannot run. Descriptors of small jobs are read by
- * kernels where they are made, in pinned memory; others go up in one copy. */
+ * kernels where they are made, in pinned memory; others go up in one copy.
+ *
+ * Messages that the last task hashes are made in `stage` (staging.h), if there is room for that:
+ * behind the last task that writes any of them a stream beside takes them to their places, while
+ * the lane's own hashes them; the mark comes behind both. */
 #include "gpu/lane.h"
 
 #include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "gpu/describe.h"
+#include "gpu/lane_operands.h"
 #include "gpu/launch.h"
 #include "gpu/overlap.h"
 
@@ -20,8 +23,9 @@ enum {
     FIRST_STEPS = 16,
     MAPPED_MOST = 256, /* descriptors that stay in memory of the host; more go up sooner */
     SCRATCH_LARGE = 64 << 20,
-    DEVICE_LEFT = 256 << 20,     /* of the device, by scratch that a job can do without */
-    HASH_HERE_MOST = 64 << 10,   /* the CPU hashes them in less time than a kernel has a chunk */
+    DEVICE_LEFT = 256 << 20, /* of the device, by scratch that a job can do without */
+    HASH_HERE_MOST =
+        UVCCI_LANE_STAGE_LEAST,  /* the CPU hashes them in less time than a kernel has a chunk */
     HASHES_HERE_MOST = 16 << 20, /* bytes of those of a job: meanwhile nobody looks at the others */
     ROOT_HERE_LEAST = 16, /* chunks; of few, the device's threads make many roots at a time */
     ROOTS_HERE_MOST = 64  /* so many chunks of all for each of the longest, likewise */
@@ -31,6 +35,7 @@ enum {
 struct uvcci_lane_step {
     uint16_t kind;
     bool has_keys;
+    bool beside; /* of the stream beside */
     union {
         struct {
             vec_task t;
@@ -55,28 +60,11 @@ struct uvcci_lane_step {
     uvcc_step_keys keys;
 };
 
-static int fail(uvcci_lane *l, const char *format, ...) {
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(l->text, sizeof l->text, format, args);
-    va_end(args);
-    return UVCC_ERR_JOB;
-}
-
-static const char *kind_name(unsigned kind) {
-    static const char *const names[UVCC_TASK_KIND_END] = {
-#define UVCC_TASK(name, number, form, roles, what) [number] = #name,
-#include <uvcc/tasks.def>
-#undef UVCC_TASK
-    };
-    return kind < UVCC_TASK_KIND_END && names[kind] != NULL ? names[kind] : "an unknown kind";
-}
-
 static int cuda(uvcci_lane *l, cudaError_t e, const char *what) {
     if (e == cudaSuccess)
         return 0;
     (void)cudaGetLastError(); /* it is said here, and the next job's launches are not at fault */
-    return fail(l, "%s: %s", what, cudaGetErrorString(e));
+    return uvcci_lane_fail(l, "%s: %s", what, cudaGetErrorString(e));
 }
 
 /* --- Room ------------------------------------------------------------------------------------- */
@@ -93,7 +81,7 @@ static bool grow_room(uvcci_lane *l, uvcci_lane_room *r, uvcci_gpu_pool *pool, s
                       size_t left) {
     if (bytes <= room_bytes(r))
         return true;
-    size_t room = room_bytes(r);
+    size_t room = room_bytes(r) != 0 ? room_bytes(r) : bytes;
     while (room < bytes)
         room *= 2;
     uint8_t *at = NULL;
@@ -119,6 +107,10 @@ int uvcci_lane_open(uvcci_lane *l, uvcci_lane_home *home, void *end) {
     *l = (uvcci_lane){.home = home, .end = end};
     int e = cuda(l, cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking), "a stream");
     if (e == 0)
+        e = cuda(l, cudaStreamCreateWithFlags(&l->beside, cudaStreamNonBlocking), "a stream");
+    for (unsigned i = 0; i < 2 && e == 0; i++)
+        e = cuda(l, cudaEventCreateWithFlags(&l->event[i], cudaEventDisableTiming), "an event");
+    if (e == 0)
         e = cuda(l,
                  cudaHostAlloc((void **)&l->host.first, UVCCI_LANE_FIRST_ROOM, cudaHostAllocMapped),
                  "descriptors");
@@ -134,6 +126,7 @@ int uvcci_lane_open(uvcci_lane *l, uvcci_lane_home *home, void *end) {
 void uvcci_lane_close(uvcci_lane *l, bool give_back) {
     const uvcc_allocator *al = &l->home->records;
     uvcci_outside_free(&l->outside, al);
+    uvcci_staging_free(&l->staging, al);
     if (l->steps != NULL)
         al->free(al->user, l->steps, l->step_room * sizeof *l->steps, UVCC_MEM_SECRET);
     if (!give_back)
@@ -144,10 +137,17 @@ void uvcci_lane_close(uvcci_lane *l, bool give_back) {
             (void)cudaMemset(l->scratch.at, 0, l->scratch.bytes);
         (void)cudaFree(l->scratch.first);
     }
+    if (l->stage.at != NULL)
+        (void)cudaMemset(l->stage.at, 0, l->stage.bytes);
     if (l->host.first != NULL)
         (void)cudaFreeHost(l->host.first);
     if (l->dev.first != NULL)
         (void)cudaFree(l->dev.first);
+    for (unsigned i = 0; i < 2; i++)
+        if (l->event[i] != NULL)
+            (void)cudaEventDestroy(l->event[i]);
+    if (l->beside != NULL)
+        (void)cudaStreamDestroy(l->beside);
     if (l->stream != NULL)
         (void)cudaStreamDestroy(l->stream);
 }
@@ -158,50 +158,15 @@ static size_t take(size_t *used, size_t bytes) {
     return at;
 }
 
-uint8_t *uvcci_lane_dirty(uvcci_lane *l, size_t *bytes) {
-    *bytes = l->dirty;
-    l->dirty = 0;
-    return *bytes != 0 ? room_at(&l->scratch) : NULL;
+uint8_t *uvcci_lane_dirty(uvcci_lane *l, unsigned which, size_t *bytes) {
+    size_t *dirty = which == 0 ? &l->dirty : &l->stage_dirty;
+    *bytes = *dirty;
+    *dirty = 0;
+    return *bytes != 0 ? room_at(which == 0 ? &l->scratch : &l->stage) : NULL;
 }
 
-/* --- Operands --------------------------------------------------------------------------------- */
-
-/* Whether a byte is of the pools. Operands of one kind are mostly in the chunk of the block
- * before, which each slot remembers. */
-static bool reachable(uvcci_lane *l, unsigned slot, const void *p, size_t bytes) {
-    const uint8_t *at = p;
-    uvcci_gpu_pool_chunk *hint = &l->hint[slot];
-    if ((uintptr_t)at - (uintptr_t)hint->at >= hint->bytes) {
-        const uvcci_gpu_pool_chunk *c = uvcci_gpu_pool_find(&l->home->device, p);
-        if (c == NULL)
-            c = uvcci_gpu_pool_find(&l->home->pinned, p);
-        if (c == NULL)
-            return false;
-        hint->at = c->at; /* not `used`, which others change */
-        hint->bytes = c->bytes;
-    }
-    return bytes <= hint->bytes - (size_t)(at - hint->at);
-}
-
-/* The same of what may be another executor's, too. */
-static bool readable(uvcci_lane *l, unsigned slot, const void *p) {
-    uvcci_gpu_pool_chunk c;
-    if (reachable(l, slot, p, 1))
-        return true;
-    if (l->home->lent == NULL || !uvcci_gpu_pool_look(l->home->lent, p, &c))
-        return false;
-    l->hint[slot] = c;
-    return true;
-}
-
-/* Notes a range that a task names, if it is outside. */
-static int note(uvcci_lane *l, unsigned slot, const void *p, size_t bytes, bool written) {
-    if (p == NULL || bytes == 0 || reachable(l, slot, p, bytes))
-        return 0;
-    return uvcci_outside_note(&l->outside, &l->home->records, p, bytes, written) == 0
-               ? 0
-               : fail(l, "no memory");
-}
+/* --- Where operands are ------------------------------------------------------------------------
+ */
 
 /* Where the device finds a range that was noted. */
 static void *inside(const uvcci_lane *l, const void *p) {
@@ -210,127 +175,35 @@ static void *inside(const uvcci_lane *l, const void *p) {
     return at != NULL ? at : (void *)(uintptr_t)p;
 }
 
-/* Kinds whose in[0] is what a host gave. */
-static bool gives_input(unsigned kind) {
-    return kind == UVCC_TASK_INPUT || kind == UVCC_TASK_ONE_HOT_KEYS;
+/* Where kernels write what is of a message, and hash it. */
+static void *staged(const uvcci_lane *l, const void *p) {
+    uint8_t *at = l->staged ? uvcci_staging_find(&l->staging, room_at(&l->stage), p) : NULL;
+    if (l->keeps && p == l->keep.at)
+        at = uvcci_kept_place(&l->keep);
+    return at != NULL ? at : (void *)(uintptr_t)p;
 }
 
-/* What tasks name that may be outside: a host's inputs and outputs, and what the session keeps of
- * its own. */
-static int note_task(uvcci_lane *l, const uvcc_task *t) {
-    int e = 0;
-    for (uint32_t i = 0; t->kind == UVCC_TASK_HASH && i < t->u.hash.count && e == 0; i++) {
-        const uvcc_hash_item *h = &t->u.hash.items[i];
-        e = note(l, 0, h->data, h->len, false);
-        if (e == 0)
-            e = note(l, 1, h->out, DIGEST_BYTES, true);
-    }
-    const bool copies = t->kind == UVCC_TASK_COPY || t->kind == UVCC_TASK_WIPE;
-    for (uint32_t i = 0; copies && i < t->u.copy.count && e == 0; i++) {
-        const uvcc_copy_item *c = &t->u.copy.items[i];
-        e = note(l, 0, c->dst, c->len, true);
-        if (e == 0 && t->kind == UVCC_TASK_COPY)
-            e = note(l, 1, c->src, c->len, false);
-    }
-    const bool in = gives_input(t->kind), out = t->kind == UVCC_TASK_OPEN_ALL_FINISH;
-    for (uint32_t i = 0; (in || out) && i < t->u.vec.count && e == 0; i++) {
-        const uvcc_block *b = &t->u.vec.blocks[i];
-        e = in ? note(l, 0, b->in[0], (size_t)b->count * 8, false)
-               : note(l, 0, b->out[0], (size_t)b->count * 8, true);
-    }
-    return e;
-}
-
-/* The pointers of a block. */
-static const struct {
-    const char *name;
-    size_t at;
-    uint16_t noted; /* the kind whose operand of that name note_task() looked at: it may be outside,
-                       as in[0] of what gives_input() */
-} block_pointers[UVCCI_LANE_SLOT_LENT] = {
-    {"in[0]", offsetof(uvcc_block, in[0]), 0},
-    {"in[1]", offsetof(uvcc_block, in[1]), 0},
-    {"in[2]", offsetof(uvcc_block, in[2]), 0},
-    {"in[3]", offsetof(uvcc_block, in[3]), 0},
-    {"out[0]", offsetof(uvcc_block, out[0]), UVCC_TASK_OPEN_ALL_FINISH},
-    {"out[1]", offsetof(uvcc_block, out[1]), 0},
-    {"in_bits", offsetof(uvcc_block, in_bits), 0},
-    {"out_bits", offsetof(uvcc_block, out_bits), 0},
-    {"wire_in[0]", offsetof(uvcc_block, wire_in[0]), 0},
-    {"wire_in[1]", offsetof(uvcc_block, wire_in[1]), 0},
-    {"wire_out[0]", offsetof(uvcc_block, wire_out[0]), 0},
-    {"wire_out[1]", offsetof(uvcc_block, wire_out[1]), 0},
-    {"key", offsetof(uvcc_block, key), 0},
-    {"out_bytes[0]", offsetof(uvcc_block, out_bytes[0]), 0},
-    {"out_bytes[1]", offsetof(uvcc_block, out_bytes[1]), 0},
-    {"words[0]", offsetof(uvcc_block, words[0]), 0},
-    {"words[1]", offsetof(uvcc_block, words[1]), 0},
-    {"out_words", offsetof(uvcc_block, out_words), 0},
-};
-
-static int stray(uvcci_lane *l, const uvcc_task *t, const char *what) {
-    return fail(l, "%s: %s is not memory of the executor's allocator", kind_name(t->kind), what);
-}
-
-/* Kernels are given no address that they cannot reach. */
-static int check_block(uvcci_lane *l, const uvcc_task *t, const uvcc_block *b) {
-    for (unsigned i = 0; i < UVCCI_LANE_SLOT_LENT; i++) {
-        const void *p = NULL;
-        memcpy(&p, (const uint8_t *)b + block_pointers[i].at, sizeof p);
-        const bool given = i == 0 && gives_input(t->kind);
-        if (p != NULL && !given && block_pointers[i].noted != t->kind && !reachable(l, i, p, 1))
-            return stray(l, t, block_pointers[i].name);
-    }
-    return 0;
-}
-
-/* Hash and copy items were looked up by note_task(), so what is left is of blocks and tensors. */
-static int check_pointers(uvcci_lane *l, const uvcc_task *t) {
-    static const char *const names[3] = {"x", "y", "out"};
-    uvcc_shares all[3] = {{NULL, NULL}};
-    int e = 0;
-    for (uint32_t i = 0; uvcci_gpu_is_vec(t->kind) && i < t->u.vec.count && e == 0; i++)
-        e = check_block(l, t, &t->u.vec.blocks[i]);
-    if (t->kind == UVCC_TASK_MAP) {
-        all[0] = t->u.map.x;
-        all[1] = t->u.map.y;
-        all[2] = t->u.map.out;
-    } else if (t->kind == UVCC_TASK_GEMM) {
-        all[0] = t->u.gemm.x;
-        all[1] = t->u.gemm.y;
-        all[2].lo = t->u.gemm.z;
-        all[2].hi = t->u.gemm.z_hi;
-    } else if (t->kind == UVCC_TASK_BIT_SUMS) {
-        all[0] = t->u.bits.x;
-        all[2] = t->u.bits.out;
-    }
-    const bool borrows = t->kind == UVCC_TASK_GEMM && t->u.gemm.y.hi == NULL;
-    if (borrows && t->u.gemm.y.lo != NULL && !readable(l, UVCCI_LANE_SLOT_LENT, all[1].lo))
-        e = stray(l, t, names[1]);
-    if (borrows)
-        all[1].lo = NULL;
-    for (unsigned i = 0; i < 3 && e == 0; i++)
-        if ((all[i].lo != NULL && !reachable(l, 2 * i, all[i].lo, 1)) ||
-            (all[i].hi != NULL && !reachable(l, 2 * i + 1, all[i].hi, 1)))
-            e = stray(l, t, names[i]);
-    return e;
+/* Where kernels read a message that a job before hashed. */
+static const void *kept(uvcci_lane *l, const void *p, size_t bytes) {
+    if (p == NULL || bytes == 0)
+        return p;
+    if (uvcci_kept_within(&l->found, p, bytes) == NULL &&
+        !uvcci_kept_find(&l->home->kept, p, bytes, &l->found))
+        return p;
+    atomic_fetch_add(&l->home->kept_reads, 1);
+    return uvcci_kept_within(&l->found, p, bytes);
 }
 
 /* --- Hashes ----------------------------------------------------------------------------------- */
 
 typedef enum hash_way { BY_DEVICE, ROOT_HERE, HERE } hash_way;
 
-static bool is_pinned(const uvcci_lane *l, const uint8_t *p, size_t bytes) {
-    const uvcci_gpu_pool_chunk *c = uvcci_gpu_pool_find(&l->home->pinned, p);
-    return c != NULL && bytes <= c->bytes - (size_t)(p - c->at);
-}
-
 /* A later task of the job may read a digest, so only the last one's are made afterwards. */
 static hash_way hash_way_of(const uvcci_lane *l, const uvcc_task *t, const uvcc_hash_item *h) {
-    if (t != &l->job.tasks[l->job.count - 1] || !is_pinned(l, h->out, DIGEST_BYTES))
+    if (t != &l->job.tasks[l->job.count - 1] || !uvcci_lane_is_pinned(l, h->out, DIGEST_BYTES))
         return BY_DEVICE;
     if (!l->hashes.many && h->len <= HASH_HERE_MOST &&
-        (h->len == 0 || is_pinned(l, h->data, h->len)))
+        (h->len == 0 || uvcci_lane_is_pinned(l, h->data, h->len)))
         return HERE;
     return digest_chunks(h) >= ROOT_HERE_LEAST && !l->hashes.spread ? ROOT_HERE : BY_DEVICE;
 }
@@ -428,7 +301,7 @@ static uint64_t describe_hashes(uvcci_lane *l, const uvcc_task *t, digest_item *
             if (way == ROOT_HERE)
                 write_root(l, h, roots++, chunks - *split);
             to[n] = (digest_item){.of = *h, .first = chunks};
-            to[n].of.data = inside(l, h->data);
+            to[n].of.data = staged(l, inside(l, h->data));
             to[n++].of.out = inside(l, h->out);
             chunks += digest_chunks(h);
         }
@@ -449,7 +322,7 @@ static int hash_here(uvcci_lane *l) {
     if (e == 0)
         e = uvcc_cpu_poll(l->home->cpu, &c) == 1 ? c.status : UVCC_ERR_JOB;
     if (e != 0)
-        return fail(l, "HASH: the CPU did not make the digests that are left to it");
+        return uvcci_lane_fail(l, "HASH: the CPU did not make the digests that are left to it");
     for (uint32_t i = 0; i < h->roots; i++)
         digest_close(hash_roots(l)[i], hashes_at(l) + h->root + DIGEST_BYTES * i, DIGEST_BYTES);
     return 0;
@@ -475,6 +348,35 @@ static void measure_task(uvcci_lane *l, const uvcc_task *t) {
     s->wish = wish > s->wish ? wish : s->wish;
 }
 
+static void measure_staging(uvcci_lane *l) {
+    const uvcci_staging *g = &l->staging;
+    uvcci_lane_stage(l);
+    l->staging_at = l->sizes.descriptors;
+    (void)take(&l->sizes.descriptors, g->gap_bytes);
+    (void)take(&l->sizes.descriptors, g->gaps * sizeof(uvcc_copy_item));
+    (void)take(&l->sizes.descriptors, g->staged * sizeof(uvcc_copy_item));
+}
+
+/* A message that is hashed, for the jobs behind: what was copied of its bytes before is void. */
+static void measure_keep(uvcci_lane *l) {
+    uvcci_lane_home *home = l->home;
+    const uvcc_task *t = l->job.tasks;
+    for (uint32_t i = 0; i < l->job.count; i++)
+        for (uint32_t k = 0; t[i].kind == UVCC_TASK_HASH && k < t[i].u.hash.count; k++)
+            uvcci_kept_forget(&home->kept, t[i].u.hash.items[k].data, t[i].u.hash.items[k].len);
+    if (l->job.count != 1 || t->kind != UVCC_TASK_HASH || t->u.hash.count != 1)
+        return;
+    const uvcc_hash_item *h = t->u.hash.items;
+    l->keep = (uvcci_kept_copy){.at = h->data, .bytes = h->len};
+    l->keeps = h->stays && h->len > home->stage_least && uvcci_lane_is_pinned(l, h->data, h->len) &&
+               uvcci_kept_reserve(&home->kept, &l->keep);
+    if (!l->keeps)
+        return;
+    if (l->keep.block == NULL)
+        l->keep.block = uvcci_gpu_pool_take(&home->device, l->keep.room);
+    l->keep_at = take(&l->sizes.descriptors, sizeof(uvcc_copy_item));
+}
+
 int uvcci_lane_measure(uvcci_lane *l) {
     int e = 0;
     l->sizes = (uvcci_lane_sizes){0};
@@ -484,17 +386,24 @@ int uvcci_lane_measure(uvcci_lane *l) {
     l->used = 0;
     l->secrets = false;
     l->hashes = (uvcci_lane_hashes){0};
+    l->staged = l->keeps = false;
+    l->found = (uvcci_kept_copy){0};
+    uvcci_staging_drop(&l->staging);
     for (uint32_t i = 0; i < l->job.count && e == 0; i++) {
         const uvcc_task *t = &l->job.tasks[i];
         if (uvcci_gpu_check(t) != 0)
-            return fail(l, "%s: it is not within its limits, or no kernel runs it",
-                        kind_name(t->kind));
+            return uvcci_lane_fail(l, "%s: it is not within its limits, or no kernel runs it",
+                                   uvcci_lane_kind_name(t->kind));
         measure_task(l, t);
-        e = note_task(l, t);
+        e = uvcci_lane_note(l, t);
         if (e == 0 && !l->home->trust_pointers)
-            e = check_pointers(l, t);
+            e = uvcci_lane_check_pointers(l, t);
     }
     uvcci_outside_settle(&l->outside);
+    if (e == 0) {
+        measure_staging(l);
+        measure_keep(l);
+    }
     return e;
 }
 
@@ -520,6 +429,7 @@ bool uvcci_lane_must_grow(const uvcci_lane *l) {
     return uvcci_lane_wants_pinned(l) ||
            (!is_mapped(l) && l->sizes.descriptors > room_bytes(&l->dev)) ||
            l->sizes.scratch > room_bytes(&l->scratch) || l->sizes.wish > room_bytes(&l->scratch) ||
+           l->staging.bytes > room_bytes(&l->stage) || (l->keeps && l->keep.block == NULL) ||
            (l->outside.count != 0 && !l->home->trust_pointers);
 }
 
@@ -529,11 +439,23 @@ static int check_outside(uvcci_lane *l) {
         struct cudaPointerAttributes at = {0};
         const cudaError_t e = cudaPointerGetAttributes(&at, l->outside.range[i].at);
         if (e == cudaSuccess && at.type == cudaMemoryTypeDevice)
-            return fail(l, "an operand is memory of a device, and not of the executor's allocator");
+            return uvcci_lane_fail(
+                l, "an operand is memory of a device, and not of the executor's allocator");
         if (e != cudaSuccess)
             (void)cudaGetLastError(); /* an old driver, to whom it is nobody's */
     }
     return 0;
+}
+
+/* Without room the message stays where it is. */
+static void grow_keep(uvcci_lane *l) {
+    if (!l->keeps || l->keep.block != NULL)
+        return;
+    if (uvcci_gpu_pool_grow(&l->home->device, l->keep.room, DEVICE_LEFT))
+        l->keep.block = uvcci_gpu_pool_take(&l->home->device, l->keep.room);
+    l->keeps = l->keep.block != NULL;
+    if (!l->keeps)
+        uvcci_kept_drop(&l->home->kept, &l->keep);
 }
 
 int uvcci_lane_grow(uvcci_lane *l) {
@@ -543,9 +465,9 @@ int uvcci_lane_grow(uvcci_lane *l) {
     if (e != 0)
         return e;
     if (!grow_room(l, &l->host, &home->pinned, host_bytes(l), 0))
-        return fail(l, "no pinned memory for what the job names");
+        return uvcci_lane_fail(l, "no pinned memory for what the job names");
     if (!is_mapped(l) && !grow_room(l, &l->dev, &home->device, s->descriptors, 0))
-        return fail(l, "no memory of the device for descriptors");
+        return uvcci_lane_fail(l, "no memory of the device for descriptors");
     if (l->scratch.at == NULL && l->dirty != 0) { /* it may be used no more until the end */
         const cudaError_t wiped = cudaMemsetAsync(l->scratch.first, 0, l->dirty, l->stream);
         if (wiped != cudaSuccess)
@@ -555,9 +477,11 @@ int uvcci_lane_grow(uvcci_lane *l) {
     /* More than what is needed is welcome, but not at the price of the job. */
     if (s->wish > s->scratch)
         (void)grow_room(l, &l->scratch, &home->device, s->wish, DEVICE_LEFT);
+    (void)grow_room(l, &l->stage, &home->device, l->staging.bytes, DEVICE_LEFT);
+    grow_keep(l);
     return grow_room(l, &l->scratch, &home->device, s->scratch, 0)
                ? 0
-               : fail(l, "no memory of the device for scratch");
+               : uvcci_lane_fail(l, "no memory of the device for scratch");
 }
 
 /* --- Writing ---------------------------------------------------------------------------------- */
@@ -579,6 +503,7 @@ static struct uvcci_lane_step *add_step(uvcci_lane *l, const uvcc_task *t) {
     }
     struct uvcci_lane_step *s = &l->steps[l->step_count++];
     s->kind = t->kind;
+    s->beside = false;
     s->has_keys = t->keys != NULL && uvcci_gpu_is_vec(t->kind);
     if (s->has_keys)
         s->keys = *t->keys;
@@ -590,6 +515,8 @@ static const void *seen(const uvcci_lane *l, size_t at) {
     return (is_mapped(l) ? room_at(&l->host) : room_at(&l->dev)) + at;
 }
 
+/* Operands that lie elsewhere for kernels than the task says are changed in the descriptors alone.
+ */
 static void write_vec(uvcci_lane *l, const uvcc_task *t, struct uvcci_lane_step *s, size_t *used) {
     const uint32_t words = uvcci_gpu_fn_words(t);
     const size_t at = take(used, t->u.vec.count * sizeof(vec_block));
@@ -603,6 +530,12 @@ static void write_vec(uvcci_lane *l, const uvcc_task *t, struct uvcci_lane_step 
         blocks[i].at.in[0] = inside(l, blocks[i].at.in[0]);
         blocks[i].at.out[0] = inside(l, blocks[i].at.out[0]);
     }
+    for (uint32_t i = 0; l->staged && i < 2 * t->u.vec.count; i++)
+        blocks[i / 2].at.wire_out[i % 2] = staged(l, blocks[i / 2].at.wire_out[i % 2]);
+    const bool some = atomic_load(&l->home->kept.count) != 0;
+    for (uint32_t i = 0; some && i < 2 * t->u.vec.count; i++)
+        blocks[i / 2].at.wire_in[i % 2] = kept(l, blocks[i / 2].at.wire_in[i % 2],
+                                               uvcci_gpu_wire_in_most(t, &t->u.vec.blocks[i / 2]));
     uvcci_gpu_describe_table(&s->u.vec.t, host + at_table, seen(l, at_table));
     if (words != 0)
         memcpy(host + at_words, t->u.vec.fn->words, words * sizeof(int64_t));
@@ -635,7 +568,7 @@ static int write_hash(uvcci_lane *l, const uvcc_task *t, size_t *used) {
         s->u.hash.split = split;
         s->u.hash.far = hashes_at(l) + l->hashes.digests;
     }
-    return s != NULL || count == 0 ? 0 : fail(l, "no memory");
+    return s != NULL || count == 0 ? 0 : uvcci_lane_fail(l, "no memory");
 }
 
 /* Items of COPY that touch each other are of several launches. */
@@ -645,13 +578,13 @@ static int write_bytes(uvcci_lane *l, const uvcc_task *t, size_t *used) {
     uvcc_copy_item *items = (uvcc_copy_item *)(void *)(room_at(&l->host) + at);
     for (uint32_t i = 0; i < all; i++) {
         items[i] = t->u.copy.items[i];
-        items[i].dst = inside(l, items[i].dst);
+        items[i].dst = staged(l, inside(l, items[i].dst));
         items[i].src = inside(l, items[i].src);
     }
     for (uint32_t i = 0, count = 0; i < all; i += count) {
         struct uvcci_lane_step *s = add_step(l, t);
         if (s == NULL)
-            return fail(l, "no memory");
+            return uvcci_lane_fail(l, "no memory");
         count = t->kind == UVCC_TASK_WIPE ? all : uvcci_overlap_run(items + i, all - i);
         s->u.bytes.items = seen(l, at + i * sizeof *items);
         s->u.bytes.count = count;
@@ -659,8 +592,9 @@ static int write_bytes(uvcci_lane *l, const uvcc_task *t, size_t *used) {
         for (uint32_t k = i; k < i + count; k++)
             if (items[k].len > s->u.bytes.len_max)
                 s->u.bytes.len_max = items[k].len;
-        s->u.bytes.over_bus = is_pinned(l, items[i].dst, 1) ||
-                              (t->kind == UVCC_TASK_COPY && is_pinned(l, items[i].src, 1));
+        s->u.bytes.over_bus =
+            uvcci_lane_is_pinned(l, items[i].dst, 1) ||
+            (t->kind == UVCC_TASK_COPY && uvcci_lane_is_pinned(l, items[i].src, 1));
     }
     return 0;
 }
@@ -671,7 +605,7 @@ static int write_map(uvcci_lane *l, const uvcc_task *t) {
     for (unsigned i = 0; i < count; i++) {
         struct uvcci_lane_step *s = add_step(l, t);
         if (s == NULL)
-            return fail(l, "no memory");
+            return uvcci_lane_fail(l, "no memory");
         s->u.map = of[i];
     }
     return 0;
@@ -686,7 +620,7 @@ static int write_task(uvcci_lane *l, const uvcc_task *t, size_t *used) {
         return write_hash(l, t, used);
     struct uvcci_lane_step *s = add_step(l, t);
     if (s == NULL)
-        return fail(l, "no memory");
+        return uvcci_lane_fail(l, "no memory");
     if (t->kind == UVCC_TASK_GEMM)
         s->u.gemm = uvcci_gpu_describe_gemm(t);
     else if (t->kind == UVCC_TASK_BIT_SUMS)
@@ -696,14 +630,69 @@ static int write_task(uvcci_lane *l, const uvcc_task *t, size_t *used) {
     return 0;
 }
 
+/* A copy of the executor's own. */
+static int write_own(uvcci_lane *l, size_t at, uint32_t count, size_t len_max, bool over_bus,
+                     bool beside) {
+    static const uvcc_task own = {.kind = UVCC_TASK_COPY};
+    struct uvcci_lane_step *s = count != 0 ? add_step(l, &own) : NULL;
+    if (s == NULL)
+        return count == 0 ? 0 : uvcci_lane_fail(l, "no memory");
+    s->beside = beside;
+    s->u.bytes.items = seen(l, at);
+    s->u.bytes.count = count;
+    s->u.bytes.len_max = len_max;
+    s->u.bytes.over_bus = over_bus;
+    return 0;
+}
+
+/* What the host wrote of messages that are staged, before all tasks. */
+static int write_gaps(uvcci_lane *l) {
+    const uvcci_staging *g = &l->staging;
+    uint8_t *host = room_at(&l->host);
+    size_t used = l->staging_at;
+    const size_t bytes = take(&used, g->gap_bytes);
+    const size_t items = take(&used, g->gaps * sizeof(uvcc_copy_item));
+    uvcci_staging_fill(g, room_at(&l->stage), host + bytes, seen(l, bytes),
+                       (uvcc_copy_item *)(void *)(host + items));
+    return write_own(l, items, g->gaps, g->gap_bytes, false, false);
+}
+
+/* Behind the last task that writes any of them they go to their places. */
+static int write_delivery(uvcci_lane *l) {
+    const uvcci_staging *g = &l->staging;
+    size_t used = l->staging_at;
+    (void)take(&used, g->gap_bytes);
+    (void)take(&used, g->gaps * sizeof(uvcc_copy_item));
+    const size_t items = take(&used, g->staged * sizeof(uvcc_copy_item));
+    const size_t longest = uvcci_staging_deliver(
+        g, room_at(&l->stage), (uvcc_copy_item *)(void *)(room_at(&l->host) + items));
+    return write_own(l, items, g->staged, longest, true, true);
+}
+
+/* The message that the job hashes, before that. */
+static int write_keep(uvcci_lane *l) {
+    uvcc_copy_item *it = (uvcc_copy_item *)(void *)(room_at(&l->host) + l->keep_at);
+    *it = (uvcc_copy_item){uvcci_kept_place(&l->keep), l->keep.at, l->keep.bytes};
+    return write_own(l, l->keep_at, 1, l->keep.bytes, true, false);
+}
+
 int uvcci_lane_write(uvcci_lane *l) {
+    const uvcci_staging *g = &l->staging;
     size_t used = 0;
-    int e = 0;
     l->used = host_bytes(l);
+    l->staged = g->staged != 0 && g->bytes <= room_bytes(&l->stage);
     uvcci_outside_copy_in(&l->outside, room_at(&l->host) + l->sizes.descriptors);
-    for (uint32_t i = 0; i < l->job.count && e == 0; i++)
+    if (l->staged)
+        atomic_fetch_add(&l->home->staged_bytes, uvcci_staging_bytes(g));
+    int e = l->staged ? write_gaps(l) : 0;
+    if (l->keeps)
+        e = write_keep(l);
+    for (uint32_t i = 0; i < l->job.count && e == 0; i++) {
         e = write_task(l, &l->job.tasks[i], &used);
-    assert(e != 0 || used == l->sizes.descriptors);
+        if (e == 0 && l->staged && i == g->last)
+            e = write_delivery(l);
+    }
+    assert(e != 0 || used == l->staging_at);
     return e;
 }
 
@@ -726,10 +715,27 @@ static cudaError_t launch_hash(uvcci_lane *l, const struct uvcci_lane_step *s) {
                               &to, l->stream);
 }
 
+/* While the lane's stream goes on; join() waits for it. */
+static cudaError_t launch_beside(uvcci_lane *l, const struct uvcci_lane_step *s) {
+    cudaError_t e = cudaEventRecord(l->event[0], l->stream);
+    if (e == cudaSuccess)
+        e = cudaStreamWaitEvent(l->beside, l->event[0], 0);
+    if (e == cudaSuccess)
+        e = uvcci_gpu_run_bytes(s->u.bytes.items, s->u.bytes.count, s->u.bytes.len_max, false,
+                                s->u.bytes.over_bus, l->beside);
+    return e == cudaSuccess ? cudaEventRecord(l->event[1], l->beside) : e;
+}
+
+static cudaError_t join(const uvcci_lane *l) {
+    return l->staged ? cudaStreamWaitEvent(l->stream, l->event[1], 0) : cudaSuccess;
+}
+
 static int launch(uvcci_lane *l, const struct uvcci_lane_step *s) {
     const unsigned sms = l->home->sms;
     cudaError_t e = cudaSuccess;
-    if (uvcci_gpu_is_vec(s->kind))
+    if (s->beside)
+        e = launch_beside(l, s);
+    else if (uvcci_gpu_is_vec(s->kind))
         e = uvcci_gpu_run_vec(&s->u.vec.t, s->has_keys ? &s->keys : NULL, s->u.vec.units, sms,
                               l->stream);
     else if (s->kind == UVCC_TASK_MAP)
@@ -743,7 +749,7 @@ static int launch(uvcci_lane *l, const struct uvcci_lane_step *s) {
     else
         e = uvcci_gpu_run_bytes(s->u.bytes.items, s->u.bytes.count, s->u.bytes.len_max,
                                 s->kind == UVCC_TASK_WIPE, s->u.bytes.over_bus, l->stream);
-    return cuda(l, e, kind_name(s->kind));
+    return cuda(l, e, uvcci_lane_kind_name(s->kind));
 }
 
 /* On an error what was launched is waited for: the caller gives the job back, and its memory. */
@@ -752,6 +758,8 @@ int uvcci_lane_launch(uvcci_lane *l) {
         atomic_store_explicit(l->end, ++l->mark, memory_order_release);
         return 0;
     }
+    if (l->staged && l->staging.bytes > l->stage_dirty)
+        l->stage_dirty = l->staging.bytes;
     const size_t up = is_mapped(l) ? 0 : l->sizes.descriptors;
     int e = up == 0 ? 0
                     : cuda(l,
@@ -763,6 +771,8 @@ int uvcci_lane_launch(uvcci_lane *l) {
     if (l->step_count != 0)
         memset(l->steps, 0, l->step_count * sizeof *l->steps); /* keys */
     l->step_count = 0;
+    if (e == 0)
+        e = cuda(l, join(l), "messages");
     const bool wipe = up != 0 && l->secrets;
     if (e == 0 && wipe)
         e = cuda(l, cudaMemsetAsync(room_at(&l->dev), 0, up, l->stream), "wiping");
@@ -773,6 +783,7 @@ int uvcci_lane_launch(uvcci_lane *l) {
     if (e != 0) {
         if (wipe)
             (void)cudaMemsetAsync(room_at(&l->dev), 0, up, l->stream);
+        (void)cudaStreamSynchronize(l->beside);
         (void)cudaStreamSynchronize(l->stream);
         (void)cudaGetLastError();
     }
@@ -790,8 +801,19 @@ void uvcci_lane_wipe(uvcci_lane *l) {
         memset(room_at(&l->host), 0, l->used);
 }
 
+/* Tasks of later jobs find the copy, or its memory is another's. */
+static void settle_keep(uvcci_lane *l, bool well) {
+    l->keep.stale = !well;
+    if (l->keeps && l->keep.block != NULL)
+        uvcci_kept_add(&l->home->kept, &l->keep);
+    else if (l->keeps)
+        uvcci_kept_drop(&l->home->kept, &l->keep);
+    l->keeps = false;
+}
+
 int uvcci_lane_finish(uvcci_lane *l, bool well) {
     int e = 0;
+    settle_keep(l, well);
     if (well)
         uvcci_outside_copy_out(&l->outside, room_at(&l->host) + l->sizes.descriptors);
     if (well && l->hashes.whole + l->hashes.roots != 0)

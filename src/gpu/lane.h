@@ -12,12 +12,19 @@
 #include <cuda_runtime_api.h>
 #include <stdatomic.h>
 
+#include "gpu/kept.h"
 #include "gpu/outside.h"
 #include "gpu/pool.h"
+#include "gpu/staging.h"
 #include <uvcc/compute.h>
 
-/* Slots of pointers whose chunks are remembered: those of a block, and what may be lent. */
-enum { UVCCI_LANE_TEXT = 160, UVCCI_LANE_SLOT_LENT = 18, UVCCI_LANE_SLOTS };
+enum {
+    UVCCI_LANE_TEXT = 160,
+    /* Slots of pointers whose chunks are remembered: those of a block, and what may be lent. */
+    UVCCI_LANE_SLOT_LENT = 18,
+    UVCCI_LANE_SLOTS,
+    UVCCI_LANE_STAGE_LEAST = 64 << 10 /* what is less the CPU hashes */
+};
 
 /* What lanes of an executor share. */
 typedef struct uvcci_lane_home {
@@ -26,15 +33,20 @@ typedef struct uvcci_lane_home {
     unsigned sms;
     uvcci_gpu_pool *lent; /* NULL, or another executor's, where y of GEMM may lie */
     bool trust_pointers;
-    bool hopper;   /* its tensor cores are those that ring_gemm.h was compiled for */
+    bool hopper; /* its tensor cores are those that ring_gemm.h was compiled for */
+    /* Messages of more bytes that a job writes and hashes are made on the device. */
+    size_t stage_least;
+    _Atomic uint64_t staged_bytes; /* so many were */
+    uvcci_kept kept;               /* copies of messages that came */
+    _Atomic uint64_t kept_reads;   /* so many operands were found there */
     uvcc_cpu *cpu; /* of the thread that calls uvcci_lane_finish(.., true): it hashes */
     /* The grower's: takes back what a lane has outgrown, to be wiped on the device. */
     void (*outgrown)(void *user, void *at, size_t bytes);
     void *user;
 } uvcci_lane_home;
 
-/* Memory that a job needs: a part that the lane always has, or more from a pool. There are three,
- * two of the device. */
+/* Memory that a job needs: a part that the lane always has, or more from a pool. There are three
+ * with such a part, two of the device. */
 enum { UVCCI_LANE_FIRST_ROOM = 1 << 20, UVCCI_LANE_DEVICE_ROOMS = 2, UVCCI_LANE_HOST_ROOMS = 1 };
 typedef struct uvcci_lane_room {
     uint8_t *first, *at;
@@ -68,12 +80,20 @@ typedef enum uvcci_lane_state {
 
 typedef struct uvcci_lane {
     uvcci_lane_home *home;
-    cudaStream_t stream;
+    cudaStream_t stream, beside; /* that of copies to the host while the other hashes */
+    cudaEvent_t event[2];        /* which begin behind the first, and end before the second */
     uvcci_lane_room host, dev, scratch; /* descriptors and copies; descriptors; digests, residues */
-    size_t dirty;                       /* bytes of the scratch that jobs wrote */
+    uvcci_lane_room stage;              /* of the device: messages */
+    size_t dirty, stage_dirty;          /* bytes of both that jobs wrote */
     uvcci_lane_sizes sizes;
     size_t used; /* bytes of `host` that the job has */
     uvcci_outside outside;
+    uvcci_staging staging;
+    size_t staging_at;           /* its descriptors */
+    bool staged;                 /* there is room for it */
+    uvcci_kept_copy keep, found; /* the message that the job copies; where operands were last */
+    size_t keep_at;              /* its descriptor */
+    bool keeps;                  /* it does */
     uvcci_lane_hashes hashes;
     struct uvcci_lane_step *steps; /* kernels to launch */
     uint32_t step_count, step_room;
@@ -81,7 +101,8 @@ typedef struct uvcci_lane {
     _Atomic uint32_t *end;                       /* where the mark comes, in memory of the host */
     uint32_t mark;                               /* the job's */
     uint64_t wipes_seen;                         /* the executor's */
-    uvcci_gpu_pool_chunk hint[UVCCI_LANE_SLOTS]; /* chunks that operands were in */
+    uvcci_gpu_pool_chunk hint[UVCCI_LANE_SLOTS]; /* chunks that operands were in, */
+    bool hint_pinned[UVCCI_LANE_SLOTS];          /* and of which pool */
     _Atomic int state;                           /* uvcci_lane_state */
     uvcc_job job;
     _Atomic uint64_t began_ns;
@@ -114,8 +135,9 @@ int uvcci_lane_finish(uvcci_lane *l, bool well);
 /* Keys and inputs of the job go from the host's memory; the device reads there no more, or is lost.
  * No CUDA. */
 void uvcci_lane_wipe(uvcci_lane *l);
-/* What jobs left in the scratch: the bytes that the caller wipes before the next launch, or NULL.
- */
-uint8_t *uvcci_lane_dirty(uvcci_lane *l, size_t *bytes);
+/* What jobs left in the scratch (0), and of messages (1): the bytes that the caller wipes before
+ * the next launch, or NULL. */
+enum { UVCCI_LANE_DIRTY = 2 };
+uint8_t *uvcci_lane_dirty(uvcci_lane *l, unsigned which, size_t *bytes);
 
 #endif

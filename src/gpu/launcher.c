@@ -17,6 +17,30 @@ static void leave_cuda(uvcc_gpu *x) {
     atomic_store(&x->in_cuda, 0);
 }
 
+static void zero(uvcc_gpu *x, void *at, size_t bytes) {
+    (void)cudaMemsetAsync(at, 0, bytes, x->wiper);
+}
+
+/* What came back is queued to be zeroed, and lanes wait for that. */
+static void wipe(uvcc_gpu *x) {
+    uvcci_gpu_wipe some[64];
+    const uint32_t most = sizeof some / sizeof some[0];
+    uint32_t count = 0;
+    (void)pthread_mutex_lock(&x->lock);
+    for (; count < most && atomic_load(&x->wipe_count) != 0; count++)
+        some[count] = x->wipe[atomic_fetch_sub(&x->wipe_count, 1) - 1];
+    (void)pthread_mutex_unlock(&x->lock);
+    enter_cuda(x);
+    for (uint32_t i = 0; i < count; i++)
+        zero(x, some[i].at, some[i].bytes);
+    (void)cudaEventRecord(x->wiped, x->wiper);
+    x->wipes++;
+    leave_cuda(x);
+    (void)pthread_mutex_lock(&x->lock);
+    (void)pthread_cond_broadcast(&x->news);
+    (void)pthread_mutex_unlock(&x->lock);
+}
+
 /* --- Jobs ------------------------------------------------------------------------------------- */
 
 /* The two ends of a stretch in which the job is read. false: the device is lost. */
@@ -92,6 +116,8 @@ static bool begin(uvcc_gpu *x, uvcci_lane *l) {
         e = uvcci_lane_write(l);
     if (!end_reading(x))
         return false;
+    while (e == 0 && atomic_load(&x->wipe_count) != 0 && !atomic_load(&x->lost))
+        wipe(x); /* what the lane took came back meanwhile, maybe: it is zeroed before it is used */
     if (e == 0)
         e = launch(x, l);
     return e != 0 ? refuse(x, l) : move_on(x, l, UVCCI_LANE_RUNNING);
@@ -128,37 +154,14 @@ static uvcci_lane *next(uvcc_gpu *x) {
 
 /* --- Memory ----------------------------------------------------------------------------------- */
 
-static void zero(uvcc_gpu *x, void *at, size_t bytes) {
-    (void)cudaMemsetAsync(at, 0, bytes, x->wiper);
-}
-
-/* What came back is queued to be zeroed, and lanes wait for that. */
-static void wipe(uvcc_gpu *x) {
-    uvcci_gpu_wipe some[64];
-    const uint32_t most = sizeof some / sizeof some[0];
-    uint32_t count = 0;
-    (void)pthread_mutex_lock(&x->lock);
-    for (; count < most && atomic_load(&x->wipe_count) != 0; count++)
-        some[count] = x->wipe[atomic_fetch_sub(&x->wipe_count, 1) - 1];
-    (void)pthread_mutex_unlock(&x->lock);
-    enter_cuda(x);
-    for (uint32_t i = 0; i < count; i++)
-        zero(x, some[i].at, some[i].bytes);
-    (void)cudaEventRecord(x->wiped, x->wiper);
-    x->wipes++;
-    leave_cuda(x);
-    (void)pthread_mutex_lock(&x->lock);
-    (void)pthread_cond_broadcast(&x->news);
-    (void)pthread_mutex_unlock(&x->lock);
-}
-
 /* Residues of shares and digests go when nothing runs. */
 static void wipe_scratch(uvcc_gpu *x) {
     enter_cuda(x);
     bool some = false;
-    for (uint32_t i = 0; i < x->cfg.streams; i++) {
+    for (uint32_t i = 0; i < UVCCI_LANE_DIRTY * x->cfg.streams; i++) {
         size_t bytes = 0;
-        uint8_t *at = uvcci_lane_dirty(&x->lane[i], &bytes);
+        uint8_t *at =
+            uvcci_lane_dirty(&x->lane[i / UVCCI_LANE_DIRTY], i % UVCCI_LANE_DIRTY, &bytes);
         if (at != NULL)
             zero(x, at, bytes);
         some |= at != NULL;

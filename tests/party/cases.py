@@ -18,7 +18,7 @@ import sys
 import tempfile
 import traceback
 
-from job import Job, last_hash
+from job import Job, address, last_hash
 
 RUN = {'kind': 'mlp', 'rows': 1797, 'features': 64, 'classes': 10, 'hidden': [16], 'batch': 32, 'epochs': 1,
        'lr_shift': 2, 'seed': 1}
@@ -635,6 +635,37 @@ def computing(case):
     assert 'gpu' not in said, said
 
 
+def sealed_beside(case):
+    """Threads that seal are the party's own affair: it cuts its messages into more frames, and the weights are the same."""
+    run = {**RUN, 'hidden': [64], 'batch': 512}
+    frames, weights = [], []
+    for threads in (0, 3):
+        job = Job(case.a.uvcc, case.directory, run, 'unix', {0: {'file': case.a.data}, 1: {'file': case.a.data}}, changes={
+            p: {'names': f'names-{p}', 'seal_threads': threads if p == 0 else 0, 'store': f'store-{threads}-{p}'} for p in range(3)})
+        try:
+            check = subprocess.run([job.uvcc, 'party', '--config', 'party-0.json', '--check'], cwd=case.directory, check=True,
+                                   capture_output=True, text=True)
+            assert ('seals            3 threads' in check.stdout) == (threads == 3), check.stdout
+            packets = {**job.config[0], 'parties': [{**q, 'address': address('udp', 0)} for q in job.config[0]['parties']]}
+            with open(f'{case.directory}/packets.json', 'w') as f:
+                json.dump(packets, f)
+            check = subprocess.run([job.uvcc, 'party', '--config', 'packets.json', '--check'], cwd=case.directory, check=True,
+                                   capture_output=True, text=True)
+            assert 'seals ' not in check.stdout, check.stdout
+            assert job.run() == [0, 0, 0], job.show()
+        finally:
+            job.end()
+        weights.append({last_hash(process.out) for process in job.parties})
+        counts = []
+        for p in range(3):
+            with open(f'{case.directory}/names-{p}') as f:
+                counts.append(sum(line.startswith('frame ') for line in f))
+            os.remove(f'{case.directory}/names-{p}')
+        frames.append(counts)
+    assert len(weights[0]) == 1 and weights[0] == weights[1], weights
+    assert frames[0][1:] == frames[1][1:] and frames[1][0] > 1.2 * frames[0][0], frames
+
+
 def predictions(case):
     """They come to the file of the party to which they open, whole although it was killed among them, and are those of
     one process; nobody else may name a file for them."""
@@ -699,7 +730,7 @@ def round_trips(case):
             shutil.rmtree(f'{case.directory}/store-{p}')
 
 
-CASES = [certificates, revoked, strangers, places, in_use, texts, computing, predictions, full_disk, stopped, round_trips, audited,
+CASES = [certificates, revoked, strangers, places, in_use, texts, computing, sealed_beside, predictions, full_disk, stopped, round_trips, audited,
          evidence_waits, no_core, own_alone, policies, differs, wrong_key, interrupted,
          done, killed_at_the_end, killed_before_the_result, missing]
 

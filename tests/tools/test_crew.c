@@ -5,6 +5,7 @@
 #include "support.h"
 
 #include <pthread.h>
+#include <unistd.h>
 #include <uvcc/link.h>
 
 enum { CALLERS = 3, ROUNDS = 100, MOST = 40, BYTES = 700000, STEP = 5, MESSAGES = 4 };
@@ -63,6 +64,33 @@ static void each_piece_once(void **state) {
     for (unsigned threads = 0; threads < 5; threads += 2)
         by_callers(threads, call_often);
     crew_free(NULL);
+}
+
+/* Half of the cores are others' in any case, and where there are few for each worker all are. */
+static void sized_by_cores(void **state) {
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    (void)state;
+    assert_int_equal(crew_threads((uint32_t)cores), 0);
+    if (cores >= CREW_CORES)
+        assert_int_equal(crew_threads(1), cores / 2 - 2);
+    else
+        assert_int_equal(crew_threads(1), 0);
+}
+
+static void sessions_share_it(void **state) {
+    uvcc_config c = {.links = {.frame_bytes = 1000}};
+    crew *w;
+    (void)state;
+    crew_share_frames(NULL, &c);
+    assert_null(c.threads.parallel.run);
+    assert_int_equal(c.links.frame_bytes, 1000);
+    assert_int_equal(c.links.transmit_frames, 0);
+    assert_int_equal(crew_new(&w, 0), 0);
+    crew_share_frames(w, &c);
+    assert_non_null(c.threads.parallel.run);
+    assert_ptr_equal(c.threads.parallel.user, w);
+    assert_true(c.links.transmit_frames > 1);
+    crew_free(w);
 }
 
 /* ---- links ---- */
@@ -144,7 +172,8 @@ static void links_of_several_threads(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_piece_once),
-                                       cmocka_unit_test(links_of_several_threads)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_piece_once), cmocka_unit_test(sized_by_cores),
+        cmocka_unit_test(sessions_share_it), cmocka_unit_test(links_of_several_threads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,6 +66,7 @@ static void takes_what_is_good(void **state) {
     assert_int_equal(config_workers(&c), 1);
     assert_int_equal(c.base_port, 7100);
     assert_int_equal(c.checkpoint_every, 8);
+    assert_int_equal(c.seal_threads, CONFIG_BY_CORES);
     assert_string_equal(c.kind, "mlp");
     assert_true(config_path(&c, "store", out));
     assert_string_equal(out, "dir/store");
@@ -117,6 +118,8 @@ static void names_what_is_wrong(void **state) {
          "device: \"cpu\" and compute: \"gpu\" do not go together"},
         {"{'party': 1, " JOB ", " THREE ", " REST ", 'base_port': 0}",
          "base_port: give a whole number"},
+        {"{'party': 1, " JOB ", " THREE ", " REST ", 'seal_threads': 1025}",
+         "seal_threads: give a whole number from 0 to 1024"},
         {"{'party': 1, " JOB ", " THREE ", " REST ", 'suite': 'rot13'}",
          "suite \"rot13\": give one of"},
         {"{'party': 1, " JOB ", " THREE ", " REST ", 'data': []}", "data: give an object"},

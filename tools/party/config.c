@@ -34,6 +34,7 @@ static const flag members[] = {
     {"audit", "a directory", FLAG_TEXT, AT(audit), 0, 0, NULL, NULL},
     {"compute", "inline, threads, gpu", FLAG_CHOICE, AT(compute), 0, 0, computes, NULL},
     {"threads", NULL, FLAG_COUNT, AT(threads), 0, 1024, NULL, NULL},
+    {"seal_threads", NULL, FLAG_COUNT, AT(seal_threads), 0, CONFIG_BY_CORES - 1, NULL, NULL},
     {"linger_s", NULL, FLAG_COUNT, AT(linger_s), 1, 86400, NULL, NULL},
     {"silence_s", NULL, FLAG_COUNT, AT(silence_s), 0, 86400, NULL, NULL},
     {"suite", "all, chacha20-poly1305, aes-256-gcm", FLAG_CHOICE, AT(suites), 0, 0, suites, NULL},
@@ -442,6 +443,7 @@ static int begin(party_config *c, json_t *root, const char *file, const flag_mes
                         .compute = CONFIG_THREADS,
                         .device = CARD_BY_RANK,
                         .linger_s = 60,
+                        .seal_threads = CONFIG_BY_CORES,
                         .faults.reset_seed = 1};
     c->file = strdup(file);
     c->dir = slash == NULL ? strdup(".") : strndup(file, (size_t)(slash - file + 1));

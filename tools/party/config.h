@@ -30,6 +30,8 @@ typedef struct party_tls_config {
     const char *name[UVCC_PARTIES], *pair_key[UVCC_PARTIES];
 } party_tls_config;
 
+enum { CONFIG_BY_CORES = 1025 };
+
 /* Where jobs run. AUTO comes of the environment alone: a CUDA device if there is one that can be
  * used, else threads. */
 typedef enum config_compute {
@@ -51,6 +53,7 @@ typedef struct party_config {
     uint32_t party;
     const char *address[UVCC_PARTIES], *key[UVCC_PARTIES]; /* key: as written */
     const char *listen, *identity, *policy, *store, *audit;
+    uint32_t seal_threads; /* CONFIG_BY_CORES: not given */
     uint32_t base_port, threads, linger_s, silence_s, suites, backend;
     party_tls_config tls;
     party_faults faults;

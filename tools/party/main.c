@@ -104,6 +104,12 @@ static void say_compute(const party_config *c) {
         (void)printf("compute          inline\n");
 }
 
+static void say_seals(const party *p) {
+    const unsigned threads = party_seal_threads(p);
+    if (threads != 0)
+        (void)printf("seals            %u threads beside the process's own\n", threads);
+}
+
 int party_describe(const party *p) {
     char sid[65], address[UVCC_NET_ADDRESS_BYTES], of[32];
     const party_config *c = &p->c;
@@ -126,6 +132,7 @@ int party_describe(const party *p) {
                          q < c->party || config_datagram(c) ? "" : ", it calls here");
     clients_describe(p->clients);
     say_compute(c);
+    say_seals(p);
     (void)printf("store            %s\n", p->store_dir);
     (void)printf("audit            %s\n", c->audit != NULL ? p->audit_dir : "none");
     (void)printf("policy           %s\n", or_none(c->policy));

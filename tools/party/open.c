@@ -355,8 +355,24 @@ int party_open(party *p, const char *path, int64_t rank, const party_asked *aske
     return status;
 }
 
+/* Packets hold less than is worth a thread. */
+unsigned party_seal_threads(const party *p) {
+    if (config_datagram(&p->c))
+        return 0;
+    return p->c.seal_threads != CONFIG_BY_CORES ? p->c.seal_threads : crew_threads(p->workers);
+}
+
+static int open_crew(party *p) {
+    const unsigned threads = party_seal_threads(p);
+    return threads == 0 || crew_new(&p->crew, threads) == 0
+               ? EXIT_DONE
+               : report_error(EXIT_FAILED, "seal_threads: no memory for %u threads", threads);
+}
+
 int party_connect(party *p) {
     int status = party_open_tls(p);
+    if (status == EXIT_DONE)
+        status = open_crew(p);
     if (status == EXIT_DONE)
         status = open_net(p);
     if (status == EXIT_DONE)
@@ -372,6 +388,7 @@ int party_open_store(party *p) {
 void party_close(party *p) {
     for (uint32_t i = 0; i < p->workers && p->worker != NULL; i++)
         worker_close(&p->worker[i]);
+    crew_free(p->crew);
     figures_close(p);
     if (p->worker != NULL)
         sodium_memzero(p->worker, p->workers * sizeof *p->worker);

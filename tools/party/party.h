@@ -14,6 +14,7 @@
 #include <uvcc/uvcc.h>
 
 #include "../bundles.h"
+#include "../crew.h"
 #include "../report.h"
 #include "agree.h"
 #include "config.h"
@@ -85,6 +86,7 @@ struct party {
     plane *plane;     /* of this run; between processes: of this process's only one */
     bundles *audit;   /* of this run; NULL: none */
     clients *clients; /* NULL: the job serves none */
+    crew *crew;       /* seals frames beside the process's thread; NULL: nobody does */
     worker *worker;
     uint32_t workers;   /* here */
     int names;          /* a descriptor (names.h); negative: none */
@@ -146,6 +148,8 @@ int party_open(party *p, const char *path, int64_t rank, const party_asked *aske
 /* The list of names, the store; then TLS, net, listeners. */
 int party_open_store(party *p);
 int party_connect(party *p);
+/* Threads of the crew that it makes. */
+unsigned party_seal_threads(const party *p);
 int party_open_tls(party *p); /* reads the files of "tls"; nothing without it */
 void party_close(party *p);
 /* --check: says what would be done. */

@@ -278,6 +278,7 @@ static void configure(const worker *w, uvcc_config *cfg) {
                                      .tp_rank = w->place.tensor_rank};
     cfg->links.datagram = config_datagram(c);
     cfg->links.suites = suites[c->suites];
+    crew_share_frames(p->crew, cfg);
     cfg->links.silence_ns = (uint64_t)c->silence_s * NS_PER_S;
     cfg->limits.close_ns = (uint64_t)c->linger_s * NS_PER_S;
     cfg->resume.checkpoint_every = c->checkpoint_every;

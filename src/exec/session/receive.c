@@ -147,7 +147,7 @@ static uvcci_rx *keep(uvcc_session *s, const incoming *c, const uvcc_link_rx *m)
 static void queue_hash(uvcc_session *s, uvcci_rx *rx) {
     assert(rx->peer < UVCC_PARTIES && rx->peer != s->party);
     rx->item = (uvcc_hash_item){
-        .mode = UVCC_HASH_HMAC, .data = rx->data, .len = rx->len, .out = rx->digest};
+        .mode = UVCC_HASH_HMAC, .stays = true, .data = rx->data, .len = rx->len, .out = rx->digest};
     memcpy(rx->item.key, rx->instance->step->salt[rx->peer], 32);
     rx->task = (uvcc_task){.kind = UVCC_TASK_HASH, .u.hash = {.items = &rx->item, .count = 1}};
     rx->instance->step->hashing++;

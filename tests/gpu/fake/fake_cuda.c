@@ -27,6 +27,9 @@ static struct {
     int count, usable, major, minor;
     fake_call block;
     unsigned byte_launches;
+    const void *watch;
+    size_t watch_len, hashed;
+    bool watched;
     bool breaks, broken;
     unsigned hang, hanging; /* 0: they end */
     pthread_t waits;        /* who said so */
@@ -122,6 +125,28 @@ bool fake_pinned_has(const void *bytes, size_t len) {
     return found;
 }
 
+void fake_watch(const void *bytes, size_t len) {
+    (void)pthread_mutex_lock(&fake.lock);
+    fake.watch = bytes;
+    fake.watch_len = len;
+    fake.watched = false;
+    (void)pthread_mutex_unlock(&fake.lock);
+}
+
+bool fake_watched(void) {
+    (void)pthread_mutex_lock(&fake.lock);
+    const bool found = fake.watched;
+    (void)pthread_mutex_unlock(&fake.lock);
+    return found;
+}
+
+size_t fake_hashed_over_bus(void) {
+    (void)pthread_mutex_lock(&fake.lock);
+    const size_t bytes = fake.hashed;
+    (void)pthread_mutex_unlock(&fake.lock);
+    return bytes;
+}
+
 unsigned fake_byte_launches(void) {
     (void)pthread_mutex_lock(&fake.lock);
     const unsigned n = fake.byte_launches;
@@ -163,8 +188,11 @@ static cudaError_t take(void **p, size_t bytes, bool pinned) {
 static cudaError_t give(void *p) {
     (void)pthread_mutex_lock(&fake.lock);
     for (unsigned i = 0; i < BLOCKS; i++)
-        if (fake.memory[i].at == p)
+        if (fake.memory[i].at == p) {
+            if (fake.watch_len != 0 && !fake.memory[i].pinned)
+                fake.watched |= has(p, fake.memory[i].bytes, fake.watch, fake.watch_len);
             fake.memory[i].at = NULL;
+        }
     (void)pthread_mutex_unlock(&fake.lock);
     free(p);
     return cudaSuccess;
@@ -381,9 +409,23 @@ cudaError_t uvcci_gpu_run_bits(const bits_task *t, unsigned sms, cudaStream_t s)
     return e;
 }
 
+/* The lock is held. */
+static bool is_pinned(const void *p) {
+    const uint8_t *at = p;
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (fake.memory[i].at != NULL && fake.memory[i].pinned &&
+            (uintptr_t)at - (uintptr_t)fake.memory[i].at < fake.memory[i].bytes)
+            return true;
+    return false;
+}
+
 cudaError_t uvcci_gpu_run_hash(const digest_item *items, uint32_t count, uint32_t ends,
                                uint64_t chunks, const digest_places *to, cudaStream_t s) {
     cudaError_t e = cudaSuccess;
+    (void)pthread_mutex_lock(&fake.lock);
+    for (uint32_t i = 0; i < count; i++)
+        fake.hashed += is_pinned(items[i].of.data) ? items[i].of.len : 0;
+    (void)pthread_mutex_unlock(&fake.lock);
     if (runs(s, &e))
         host_kernels_hash(items, count, ends, chunks, to);
     return e;

@@ -34,6 +34,12 @@ size_t fake_device_bytes(void);
 size_t fake_pinned_bytes(void);
 /* Whether these bytes stand somewhere in it. */
 bool fake_pinned_has(const void *bytes, size_t len);
+/* Memory of the device that is given back from now on is looked through for these bytes, and
+ * whether they stood there. They stay the test's. */
+void fake_watch(const void *bytes, size_t len);
+bool fake_watched(void);
+/* Bytes that kernels hashed where they lie in memory of the host. */
+size_t fake_hashed_over_bus(void);
 /* Memory of the device that is the test's own. */
 void *fake_device_memory(size_t bytes);
 /* Kernels of copies that were launched. */
