@@ -3,6 +3,7 @@
  * whatever is sent again is the same. */
 #include "exec/host/request.h"
 
+#include <assert.h>
 #include <string.h>
 #include <uvcc/client.h>
 
@@ -27,6 +28,7 @@ struct uvcc_request {
 /* Component p or, hi, p + 1 of party p: values, then keys, then their roots. */
 static uint64_t *component(const uvcc_request *r, const uvcci_request_part *part, unsigned party,
                            bool hi) {
+    assert(party < UVCC_PARTIES && r->party[party].asks.bytes != NULL);
     uint8_t *at = r->party[party].asks.bytes + UVCCI_REQUEST_HEAD;
     return (uint64_t *)(void *)at + (hi ? uvcci_request_part_words(part) : 0);
 }

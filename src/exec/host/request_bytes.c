@@ -2,6 +2,7 @@
 /* request_bytes.c - the bytes of requests and answers, see request.h. */
 #include "exec/host/request.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include <uvcc/client.h>
@@ -94,6 +95,7 @@ bool uvcci_piece_read(uvcci_piece *p, const uint8_t *m, size_t len) {
 
 int uvcci_body_send(uvcci_body *b, uint8_t kind, uint8_t party, const uint8_t id[16],
                     const uvcc_allocator *al, uvcc_dialog *d, uint64_t now) {
+    assert(kind <= UVCCI_REQUEST_ANSWERS && party < UVCC_PARTIES && b->sent <= b->total);
     while (b->sent < b->total) {
         const size_t len = (size_t)piece_len(b->total, b->sent), all = len + UVCCI_PIECE_HEAD;
         uint8_t *m = al->alloc(al->user, all, UVCC_MEM_SECRET);
@@ -120,6 +122,7 @@ int uvcci_body_send(uvcci_body *b, uint8_t kind, uint8_t party, const uint8_t id
 
 bool uvcci_body_place(uvcci_body *b, const uvcci_piece *p) {
     const uint64_t pieces = (b->total + UVCCI_PIECE_BYTES - 1) / UVCCI_PIECE_BYTES;
+    assert(pieces != 0 && pieces <= 64 && p->offset + p->len <= b->total);
     memcpy(b->bytes + p->offset, p->bytes, p->len);
     b->have |= UINT64_C(1) << p->offset / UVCCI_PIECE_BYTES;
     return b->have == UINT64_MAX >> (64 - pieces);
@@ -140,6 +143,7 @@ void uvcci_request_digest(const uint8_t id[16], const uint8_t client_key[32],
     uint8_t shape[UVCCI_REQUEST_SHAPE];
     uvcci_sha256 h;
     uvcci_request_part part;
+    assert(c < UVCC_PARTIES);
     (void)uvcci_request_part_of(s, &part);
     uvcci_put_shape(s, shape);
     uvcci_sha256_init(&h);
