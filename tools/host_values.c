@@ -15,14 +15,11 @@ static int settle_large(host *h, const host_worker *w, uint32_t tensor, unsigned
 }
 
 /* Of a public tensor that a party borrows party 0 has the value already. */
-static bool has_already(const host_worker *w, unsigned p, uint32_t tensor) {
-    const uvcc_tensor_desc *d = uvcc_program_tensor_at(w->program, tensor);
-    return w->party[p].borrows && d != NULL && d->sharing == UVCC_PUBLIC;
-}
-
 static int set_at(const host_worker *w, unsigned p, uint32_t tensor, const int64_t *v) {
-    return has_already(w, p, tensor) ? uvcc_session_set_borrowed(w->party[p].session, tensor)
-                                     : uvcc_session_set_public(w->party[p].session, tensor, v);
+    const uvcc_tensor_desc *d = uvcc_program_tensor_at(w->program, tensor);
+    return w->party[p].borrows && d != NULL && d->sharing == UVCC_PUBLIC
+               ? uvcc_session_set_borrowed(w->party[p].session, tensor)
+               : uvcc_session_set_public(w->party[p].session, tensor, v);
 }
 
 int host_set_public(host *h, host_worker *w, uint32_t tensor, const int64_t *v) {
@@ -31,7 +28,7 @@ int host_set_public(host *h, host_worker *w, uint32_t tensor, const int64_t *v) 
         while ((rc = set_at(w, p, tensor, v)) == UVCC_ERR_AGAIN)
             if ((status = host_settle(h)) != EXIT_DONE) /* what is out must end first */
                 return status;
-        if (rc == 0 && !has_already(w, p, tensor)) /* nothing is out of what is borrowed */
+        if (rc == 0)
             status = settle_large(h, w, tensor, p);
     }
     return rc == 0 ? status : host_failed(h, "a public value", rc);
