@@ -593,8 +593,11 @@ static int stuck(const host *h) {
                         memory_why(h, refused_memory(h) != 0, why));
 }
 
+/* What it means that nothing can happen. */
+typedef int rest(const host *h);
+
 /* All networks, up to the next time that something happens. */
-static int drive(host *h) {
+static int drive(host *h, rest *at_rest) {
     uvcc_loopback_triangle t[UVCC_LOOPBACK_TRIANGLES_MAX];
     for (uint32_t i = 0; i < h->workers; i++) {
         t[i].net = h->worker[i].net;
@@ -606,7 +609,7 @@ static int drive(host *h) {
     const int rc = uvcc_loopback_drive_all(t, h->workers, h->plane);
     if (rc < 0)
         return host_failed(h, "the parties cannot go on", rc);
-    return rc == 0 ? stuck(h) : check_stall(h);
+    return rc == 0 ? at_rest(h) : check_stall(h);
 }
 
 /* ---- a thread for each worker of each party ---- */
@@ -656,11 +659,14 @@ static int idle(void *user) {
 
 /* Parties may have been left with something to do when the run before ended, or when nothing was
  * there to hear. */
-static int run_threads(host *h, condition *is, bool stops) {
+static int run_threads(host *h, condition *is, bool stops, rest *at_rest) {
+    bool jobs = false; /* of a run before: they count as progress of that one */
     h->goal = (struct host_goal){.is = is, .stops = stops, .status = EXIT_DONE};
     for (uint32_t i = 0; i < h->workers; i++)
-        for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        for (unsigned p = 0; p < UVCC_PARTIES; p++) {
             h->worker[i].party[p].offers = true;
+            jobs |= uvcc_cpu_pending(h->worker[i].party[p].cpu) != 0;
+        }
     const uint64_t before = progress(h);
     const int rc = parties_run(h->threads);
     for (uint32_t i = 0; i < h->workers; i++)
@@ -668,8 +674,8 @@ static int run_threads(host *h, condition *is, bool stops) {
             note_stats(&h->worker[i].party[p]);
     if (rc < 0)
         return host_failed(h, "the parties cannot go on", rc);
-    const bool more = is == NULL && (h->goal.waits != 0 || progress(h) != before);
-    return rc == 0 && !more && !h->goal.reached ? stuck(h) : h->goal.status;
+    const bool more = is == NULL && (jobs || h->goal.waits != 0 || progress(h) != before);
+    return rc == 0 && !more && !h->goal.reached ? at_rest(h) : h->goal.status;
 }
 
 /* ---- until something is so ---- */
@@ -680,21 +686,34 @@ static int drive_until(host *h, condition *is, bool stops) {
     if (stops)
         interrupt_catch();
     if (h->threads != NULL)
-        return run_threads(h, is, stops);
+        return run_threads(h, is, stops, stuck);
     int status = turn(h);
     while (status == EXIT_DONE && !all(h, is)) {
         if (stops && interrupted())
             return EXIT_INTERRUPTED;
-        status = drive(h);
+        status = drive(h, stuck);
         if (status == EXIT_DONE)
             status = turn(h);
     }
     return status;
 }
 
+static int is_settled(const host *h) {
+    (void)h;
+    return EXIT_DONE;
+}
+
 /* Or a little longer. */
+static int go_on(host *h, rest *at_rest) {
+    return h->threads != NULL ? run_threads(h, NULL, false, at_rest) : drive(h, at_rest);
+}
+
 int host_settle(host *h) {
-    return h->threads != NULL ? run_threads(h, NULL, false) : drive(h);
+    return go_on(h, is_settled);
+}
+
+int host_wait(host *h) {
+    return go_on(h, stuck);
 }
 
 static bool is_ready(const host *h, const host_party *p) {

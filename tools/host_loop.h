@@ -160,6 +160,8 @@ int host_shares(host *h, host_worker *w, unsigned party, uint32_t tensor, uint64
                 uint64_t *hi);
 /* Until nothing moves: what was set is with the sessions then, and no copy of it. */
 int host_settle(host *h);
+/* The same where something is out that must end first: it is an error that nothing moves. */
+int host_wait(host *h);
 /* The present time of a worker's sessions. */
 uint64_t host_now(const host *h, const host_worker *w);
 /* Steps that all parties have finished. */

@@ -26,7 +26,7 @@ int host_set_public(host *h, host_worker *w, uint32_t tensor, const int64_t *v) 
     int rc = 0, status = EXIT_DONE;
     for (unsigned p = 0; p < UVCC_PARTIES && rc == 0 && status == EXIT_DONE; p++) {
         while ((rc = set_at(w, p, tensor, v)) == UVCC_ERR_AGAIN)
-            if ((status = host_settle(h)) != EXIT_DONE) /* what is out must end first */
+            if ((status = host_wait(h)) != EXIT_DONE) /* what is out must end first */
                 return status;
         if (rc == 0)
             status = settle_large(h, w, tensor, p);
@@ -39,7 +39,7 @@ int host_set_shares(host *h, host_worker *w, unsigned party, uint32_t tensor, co
     int rc;
     while ((rc = uvcc_session_set_shares(w->party[party].session, tensor, lo, hi)) ==
            UVCC_ERR_AGAIN) {
-        const int status = host_settle(h);
+        const int status = host_wait(h);
         if (status != EXIT_DONE)
             return status;
     }
@@ -58,7 +58,7 @@ int host_shares(host *h, host_worker *w, unsigned party, uint32_t tensor, uint64
                 uint64_t *hi) {
     int rc;
     while ((rc = uvcc_session_shares(w->party[party].session, tensor, lo, hi)) == UVCC_ERR_AGAIN) {
-        const int status = host_settle(h);
+        const int status = host_wait(h);
         if (status != EXIT_DONE)
             return status;
     }
