@@ -3,7 +3,7 @@
 """What a party of `uvcc party` and the process of `uvcc infer` have resident at most, against what weights' shares take: 16 bytes
 a weight in each party.
 
-What a pass takes beside its weights is known of the same model with public weights, which take 8 bytes a weight. Secret ones may
+What a pass takes beside its weights is known of the same model with public weights, which take 4 bytes a weight here. Secret ones may
 take 1.3 of their shares more than that, of those that come layer by layer of a layer's and of what belongs to none; and each peak is within 1.3 of the shares and the session's bound (`uvcc plan`) together.
 
 memory.py --uvcc TOOL [CASE...]
@@ -166,7 +166,7 @@ def holds(uvcc, directory, name, model, weights):
     for how in ['public'] + secret:
         os.mkdir(f'{directory}/{name}-{how}')
         peaks[how] = runs(uvcc, f'{directory}/{name}-{how}', model, how)
-    good, known = True, 8 * weights
+    good, known = True, 4 * weights
     for how in secret:
         shares = 16 * (in_layers() // LAYERS + weights - in_layers() if how == 'streamed' else weights)
         bound = bound_of(uvcc, directory, run_of(kind, model, how))
