@@ -256,7 +256,9 @@ static int stage_shares(uvcci_lane *l, const uvcc_task *t) {
 static void stage_hashes(uvcci_lane *l, const uvcc_task *t, bool last) {
     for (uint32_t i = 0; i < t->u.hash.count; i++) {
         const uvcc_hash_item *h = &t->u.hash.items[i];
-        if (!last)
+        if (last)
+            uvcci_staging_hash(&l->staging, h->data, h->len);
+        else
             uvcci_staging_touch(&l->staging, h->data, h->len);
         uvcci_staging_touch(&l->staging, h->out, DIGEST_BYTES);
     }
