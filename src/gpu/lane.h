@@ -31,7 +31,7 @@ typedef struct uvcci_lane_home {
     uvcc_allocator records;
     uvcci_gpu_pool device, pinned;
     unsigned sms;
-    uvcci_gpu_pool *lent; /* NULL, or another executor's, where y of GEMM may lie */
+    uvcci_gpu_pool *lent; /* NULL, or another executor's, where public y may lie */
     bool trust_pointers;
     bool hopper; /* its tensor cores are those that ring_gemm.h was compiled for */
     /* Messages of more bytes that a job writes and hashes are made on the device. */
