@@ -48,9 +48,9 @@ typedef struct uvcc_gpu_config {
      * one thread at a time. */
     void (*job)(void *user, const uvcc_job *job, bool done);
     void *job_user;
-    /** NULL, or another executor on the same device, to be freed after this one: y of GEMM may lie
-     * in TENSOR memory of it too, as public tensors that a session borrows
-     * (uvcc_session_borrow_public). Nothing else may. */
+    /** NULL, or another executor on the same device, to be freed after this one: y of GEMM,
+     * and of MAP where it rotates, may lie in TENSOR memory of it too, as public tensors that a
+     * session borrows (uvcc_session_borrow_public). Nothing else may. */
     struct uvcc_gpu *lender;
 } uvcc_gpu_config;
 

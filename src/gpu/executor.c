@@ -347,7 +347,7 @@ static int open_device(uvcc_gpu *x) {
     (void)cudaGetLastError();
     x->home.sms = sms < SMS_LEAST ? SMS_LEAST : (unsigned)sms;
     for (uint32_t i = 0; i < x->cfg.streams && e == 0; i++)
-        e = uvcci_lane_open(&x->lane[i], &x->home, x->marks + i * MARK_BYTES);
+        e = uvcci_lane_open(&x->lane[i], &x->home, x->marks + i * MARK_BYTES, i);
     return e;
 }
 

@@ -47,7 +47,7 @@ static void remove_at(uvcci_kept *k, uint32_t i) {
 /* Its room stays counted while it goes from one message to another. */
 static bool take_stale(uvcci_kept *k, uvcci_kept_copy *c) {
     for (uint32_t i = 0; i < atomic_load(&k->count); i++)
-        if (k->copy[i].stale && k->copy[i].room == c->room) {
+        if (k->copy[i].stale && k->copy[i].readers == 0 && k->copy[i].room == c->room) {
             c->block = k->copy[i].block;
             remove_at(k, i);
             return true;
@@ -58,6 +58,7 @@ static bool take_stale(uvcci_kept *k, uvcci_kept_copy *c) {
 bool uvcci_kept_reserve(uvcci_kept *k, uvcci_kept_copy *c) {
     c->room = uvcci_kept_room(c->bytes);
     c->block = NULL;
+    c->readers = 0;
     c->stale = false;
     (void)pthread_mutex_lock(&k->lock);
     bool may = take_stale(k, c);
@@ -123,18 +124,28 @@ uint8_t *uvcci_kept_within(const uvcci_kept_copy *c, const void *p, size_t bytes
     return from < c->bytes && bytes <= c->bytes - from ? uvcci_kept_place(c) + from : NULL;
 }
 
-bool uvcci_kept_find(uvcci_kept *k, const void *p, size_t bytes, uvcci_kept_copy *c) {
+bool uvcci_kept_find(uvcci_kept *k, const void *p, size_t bytes, uint32_t reader,
+                     uvcci_kept_copy *c) {
     bool found = false, past = false;
     if (p == NULL || atomic_load(&k->count) == 0)
         return false;
     (void)pthread_mutex_lock(&k->lock);
     for (uint32_t i = behind(k, p); i-- != 0 && !found && !past;) {
-        const uvcci_kept_copy *at = &k->copy[i];
+        uvcci_kept_copy *at = &k->copy[i];
         past = !at->stale; /* of those that are not stale no two overlap, but such that are alike */
         found = past && uvcci_kept_within(at, p, bytes) != NULL;
-        if (found)
-            *c = *at;
+        if (!found)
+            continue;
+        at->readers |= reader;
+        *c = *at;
     }
     (void)pthread_mutex_unlock(&k->lock);
     return found;
+}
+
+void uvcci_kept_release(uvcci_kept *k, uint32_t reader) {
+    (void)pthread_mutex_lock(&k->lock);
+    for (uint32_t i = 0; i < atomic_load(&k->count); i++)
+        k->copy[i].readers &= ~reader;
+    (void)pthread_mutex_unlock(&k->lock);
 }

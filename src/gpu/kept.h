@@ -19,7 +19,8 @@ typedef struct uvcci_kept_copy {
     size_t bytes;
     uint8_t *block; /* of the device, with room for the message wherever it begins */
     size_t room;
-    bool stale; /* it is not found any more */
+    uint32_t readers; /* lanes whose job reads it, a bit each */
+    bool stale;       /* it is not found any more */
 } uvcci_kept_copy;
 
 typedef struct uvcci_kept {
@@ -49,7 +50,11 @@ bool uvcci_kept_take(uvcci_kept *k, const void *p, size_t bytes, uvcci_kept_copy
 uint8_t *uvcci_kept_place(const uvcci_kept_copy *c);
 /* Where the copy of these bytes is, if all of them are of the message. */
 uint8_t *uvcci_kept_within(const uvcci_kept_copy *c, const void *p, size_t bytes);
-/* A copy that has these bytes; false: there is none. */
-bool uvcci_kept_find(uvcci_kept *k, const void *p, size_t bytes, uvcci_kept_copy *c);
+/* A copy that has these bytes; false: there is none. Until uvcci_kept_release() its memory is no
+ * other message's, even if it is stale meanwhile. */
+bool uvcci_kept_find(uvcci_kept *k, const void *p, size_t bytes, uint32_t reader,
+                     uvcci_kept_copy *c);
+/* The reader's job is over. */
+void uvcci_kept_release(uvcci_kept *k, uint32_t reader);
 
 #endif

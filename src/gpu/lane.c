@@ -103,8 +103,8 @@ static bool grow_room(uvcci_lane *l, uvcci_lane_room *r, uvcci_gpu_pool *pool, s
 }
 
 /* What small jobs take is there from the beginning, whatever becomes of the device's memory. */
-int uvcci_lane_open(uvcci_lane *l, uvcci_lane_home *home, void *end) {
-    *l = (uvcci_lane){.home = home, .end = end};
+int uvcci_lane_open(uvcci_lane *l, uvcci_lane_home *home, void *end, uint32_t index) {
+    *l = (uvcci_lane){.home = home, .end = end, .reader = (uint32_t)1 << index};
     int e = cuda(l, cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking), "a stream");
     if (e == 0)
         e = cuda(l, cudaStreamCreateWithFlags(&l->beside, cudaStreamNonBlocking), "a stream");
@@ -188,8 +188,9 @@ static const void *kept(uvcci_lane *l, const void *p, size_t bytes) {
     if (p == NULL || bytes == 0)
         return p;
     if (uvcci_kept_within(&l->found, p, bytes) == NULL &&
-        !uvcci_kept_find(&l->home->kept, p, bytes, &l->found))
+        !uvcci_kept_find(&l->home->kept, p, bytes, l->reader, &l->found))
         return p;
+    l->reads = true;
     atomic_fetch_add(&l->home->kept_reads, 1);
     return uvcci_kept_within(&l->found, p, bytes);
 }
@@ -386,7 +387,7 @@ int uvcci_lane_measure(uvcci_lane *l) {
     l->used = 0;
     l->secrets = false;
     l->hashes = (uvcci_lane_hashes){0};
-    l->staged = l->keeps = false;
+    l->staged = l->keeps = l->reads = false;
     l->found = (uvcci_kept_copy){0};
     uvcci_staging_drop(&l->staging);
     for (uint32_t i = 0; i < l->job.count && e == 0; i++) {
@@ -801,14 +802,16 @@ void uvcci_lane_wipe(uvcci_lane *l) {
         memset(room_at(&l->host), 0, l->used);
 }
 
-/* Tasks of later jobs find the copy, or its memory is another's. */
+/* Tasks of later jobs find the copy, or its memory is another's; what the job read may be. */
 static void settle_keep(uvcci_lane *l, bool well) {
     l->keep.stale = !well;
     if (l->keeps && l->keep.block != NULL)
         uvcci_kept_add(&l->home->kept, &l->keep);
     else if (l->keeps)
         uvcci_kept_drop(&l->home->kept, &l->keep);
-    l->keeps = false;
+    if (l->reads)
+        uvcci_kept_release(&l->home->kept, l->reader);
+    l->keeps = l->reads = false;
 }
 
 int uvcci_lane_finish(uvcci_lane *l, bool well) {

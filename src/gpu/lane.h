@@ -31,7 +31,7 @@ typedef struct uvcci_lane_home {
     uvcc_allocator records;
     uvcci_gpu_pool device, pinned;
     unsigned sms;
-    uvcci_gpu_pool *lent; /* NULL, or another executor's, where y of GEMM may lie */
+    uvcci_gpu_pool *lent; /* NULL, or another executor's, where public y may lie */
     bool trust_pointers;
     bool hopper; /* its tensor cores are those that ring_gemm.h was compiled for */
     /* Messages of more bytes that a job writes and hashes are made on the device. */
@@ -94,6 +94,8 @@ typedef struct uvcci_lane {
     uvcci_kept_copy keep, found; /* the message that the job copies; where operands were last */
     size_t keep_at;              /* its descriptor */
     bool keeps;                  /* it does */
+    uint32_t reader;             /* the lane's bit among those that read copies, */
+    bool reads;                  /* and whether its job does */
     uvcci_lane_hashes hashes;
     struct uvcci_lane_step *steps; /* kernels to launch */
     uint32_t step_count, step_room;
@@ -109,9 +111,9 @@ typedef struct uvcci_lane {
     char text[UVCCI_LANE_TEXT]; /* why the job failed */
 } uvcci_lane;
 
-/* Of these, text says why. end: 4 bytes of pinned memory. 0 or UVCC_ERR_JOB, UVCC_ERR_NOMEM; what
- * is there must be closed in any case. */
-int uvcci_lane_open(uvcci_lane *l, uvcci_lane_home *home, void *end);
+/* Of these, text says why. end: 4 bytes of pinned memory; index: of the lane in its home. 0 or
+ * UVCC_ERR_JOB, UVCC_ERR_NOMEM; what is there must be closed in any case. */
+int uvcci_lane_open(uvcci_lane *l, uvcci_lane_home *home, void *end, uint32_t index);
 /* give_back false: the device is lost. */
 void uvcci_lane_close(uvcci_lane *l, bool give_back);
 /* Reads the job. 0; UVCC_ERR_JOB: it cannot run. */

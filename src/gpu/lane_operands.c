@@ -165,9 +165,11 @@ static void operands_of(const uvcc_task *t, uvcc_shares all[3]) {
     }
 }
 
-/* What may be lent: y of a product by what is public. It is taken from the operands then. */
+/* What may be lent: y of a product by what is public, or of turns. It is taken from the operands
+ * then. */
 static bool takes_lent(const uvcc_task *t, uvcc_shares all[3], const uint64_t **y) {
-    if (t->kind != UVCC_TASK_GEMM || all[1].hi != NULL || all[1].lo == NULL)
+    const bool turns = t->kind == UVCC_TASK_MAP && t->u.map.op == UVCC_MAP_ROTATE;
+    if ((t->kind != UVCC_TASK_GEMM && !turns) || all[1].hi != NULL || all[1].lo == NULL)
         return false;
     *y = all[1].lo;
     all[1].lo = NULL;
@@ -256,7 +258,9 @@ static int stage_shares(uvcci_lane *l, const uvcc_task *t) {
 static void stage_hashes(uvcci_lane *l, const uvcc_task *t, bool last) {
     for (uint32_t i = 0; i < t->u.hash.count; i++) {
         const uvcc_hash_item *h = &t->u.hash.items[i];
-        if (!last)
+        if (last)
+            uvcci_staging_hash(&l->staging, h->data, h->len);
+        else
             uvcci_staging_touch(&l->staging, h->data, h->len);
         uvcci_staging_touch(&l->staging, h->out, DIGEST_BYTES);
     }

@@ -168,13 +168,14 @@ static bool overlaps(const uvcci_staged *r, const uint8_t *at, size_t bytes) {
 
 void uvcci_staging_add(uvcci_staging *s, const void *p, size_t bytes) {
     uint32_t i = s->count;
-    if (i == UVCCI_STAGED_MOST || bytes == 0)
-        return;
+    bool alone = true;
     for (uint32_t k = 0; k < s->count; k++)
         if (overlaps(&s->range[k], p, bytes)) {
             s->range[k].no = true;
-            return;
+            alone = false;
         }
+    if (!alone || i == UVCCI_STAGED_MOST)
+        return;
     for (; i != 0 && s->range[i - 1].at > (const uint8_t *)p; i--)
         s->range[i] = s->range[i - 1];
     s->range[i] = (uvcci_staged){.at = (uint8_t *)(uintptr_t)p, .bytes = bytes};
@@ -186,6 +187,13 @@ void uvcci_staging_touch(uvcci_staging *s, const void *p, size_t bytes) {
     uvcci_staged *r = p != NULL && bytes != 0 ? range_at(s, at + bytes - 1) : NULL;
     for (; r != NULL && r >= s->range && overlaps(r, at, bytes); r--)
         r->no = true;
+}
+
+void uvcci_staging_hash(uvcci_staging *s, const void *p, size_t bytes) {
+    const uint8_t *at = p;
+    const uvcci_staged *r = range_at(s, at);
+    if (r == NULL || bytes > r->bytes || (size_t)(at - r->at) > r->bytes - bytes)
+        uvcci_staging_touch(s, p, bytes);
 }
 
 static bool add_piece(uvcci_staging *s, const uvcc_allocator *al, uint8_t *at, size_t bytes) {

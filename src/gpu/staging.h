@@ -51,13 +51,15 @@ typedef struct uvcci_staging {
 void uvcci_staging_free(uvcci_staging *s, const uvcc_allocator *al);
 /* Forgets the job before. */
 void uvcci_staging_begin(uvcci_staging *s);
-/* A range that the job hashes; before all that follows. One that overlaps another is left out. */
+/* A range that the job hashes; before all that follows. None is staged that overlaps another. */
 void uvcci_staging_add(uvcci_staging *s, const void *p, size_t bytes);
 /* Task `task` writes a piece. UVCC_ERR_NOMEM: nothing is staged. */
 int uvcci_staging_write(uvcci_staging *s, const uvcc_allocator *al, const uvcci_wire_piece *piece,
                         uint32_t task);
 /* Some task does something else with these bytes. */
 void uvcci_staging_touch(uvcci_staging *s, const void *p, size_t bytes);
+/* The job's last task hashes these bytes: right where all of them are of one range. */
+void uvcci_staging_hash(uvcci_staging *s, const void *p, size_t bytes);
 /* Nothing of the job is staged. */
 void uvcci_staging_drop(uvcci_staging *s);
 /* After the last note: which ranges are staged, of `most` bytes together; where their copies are. A

@@ -223,12 +223,13 @@ static void memory_of_a_device_is_refused(void **state) {
 
 /* ---- memory of another executor ---- */
 
-/* y of a product by a public matrix may lie with the lender, and nothing else. */
+/* y of a product by a public matrix, or of turns, may lie with the lender, and nothing else. */
 static void memory_that_is_lent(void **state) {
     enum { WORDS = 4 }; /* 2 x 2 */
     static const int16_t y[WORDS] = {1, -2, 3, 4};
     static const uint64_t x[WORDS] = {5, 6, 7, 8};
     static const uint64_t want[WORDS] = {23, 14, 31, 18};
+    static const uint64_t turned[WORDS] = {-11, 60, -15, 112};
     uint64_t got[WORDS];
     uvcc_gpu_config cfg = card_config();
     uvcc_gpu *lender = open_one(), *own = NULL;
@@ -264,6 +265,22 @@ static void memory_that_is_lent(void **state) {
             assert_memory_equal(got, want, sizeof want);
         else
             assert_non_null(strstr(uvcc_gpu_trouble(own), "y is not memory"));
+        const uvcc_task product = tasks[1];
+        tasks[1] = (uvcc_task){.kind = UVCC_TASK_MAP, /* turns, of which y is public */
+                               .u.map = {.op = UVCC_MAP_ROTATE,
+                                         .rows = 2,
+                                         .cols = 2,
+                                         .block = 2,
+                                         .part = 2,
+                                         .x = {a, NULL},
+                                         .y = {lent_x, NULL},
+                                         .out = {z, NULL}}};
+        assert_int_equal(card_status(own, &job), borrows != 0 ? 0 : UVCC_ERR_JOB);
+        if (borrows != 0)
+            assert_memory_equal(got, turned, sizeof turned);
+        tasks[1].u.map.op = UVCC_MAP_ADD; /* other maps' is not */
+        assert_int_equal(card_status(own, &job), UVCC_ERR_JOB);
+        tasks[1] = product;
         tasks[1].u.gemm.x.lo = lent_x; /* y alone is lent, */
         assert_int_equal(card_status(own, &job), UVCC_ERR_JOB);
         tasks[1].u.gemm.x.lo = a;

@@ -49,7 +49,8 @@ typedef struct letters {
     uvcc_hash_item part;
     uvcc_step_keys keys;
     uint64_t own[(size_t)BLOCK * BLOCKS];
-    uvcc_hash_item item[2];
+    uvcc_hash_item item[3];
+    uint8_t third[DIGEST]; /* of the host's own, so the device makes it */
     uvcc_task first[2], task[8];
     uvcc_job before, job; /* what the tensors have, and what is done with them */
 } letters;
@@ -134,6 +135,7 @@ static uint64_t both_ways(uvcc_gpu *x, variant *change, bool pinned_words) {
     for (unsigned m = 0; m < 2; m++)
         assert_memory_equal(want.room[m], got.room[m], MESSAGE + ODD);
     assert_memory_equal(want.digest, got.digest, 2 * DIGEST);
+    assert_memory_equal(want.third, got.third, DIGEST);
     assert_memory_equal(want.aside, got.aside, MESSAGE);
     const uint64_t bytes = staged(x) - before;
     if (change == NULL)
@@ -201,6 +203,28 @@ static void hashed_twice(letters *l) {
     l->item[1].len -= 1;
 }
 
+/* An item that begins in a message and ends behind it, where no task writes. */
+static void hashed_beyond(letters *l) {
+    l->item[0].len -= HEADER / 2;
+    l->item[2] = l->item[0];
+    l->item[2].data += MESSAGE - 2 * HEADER;
+    l->item[2].len = 2 * HEADER;
+    l->item[2].out = l->third;
+    l->task[2].u.hash.count = 3;
+}
+
+/* The third has a part of the first and of the second. */
+static void hashed_across(letters *l) {
+    l->item[0].len = 2 * SPAN;
+    l->item[1].data = l->message[0] + 3 * SPAN;
+    l->item[1].len = 2 * SPAN;
+    l->item[2] = l->item[0];
+    l->item[2].data = l->message[0] + SPAN;
+    l->item[2].len = 3 * SPAN;
+    l->item[2].out = l->third;
+    l->task[2].u.hash.count = 3;
+}
+
 static void not_the_last(letters *l) {
     l->copy[0] = (uvcc_copy_item){l->aside, l->digest, DIGEST};
     insert(l, 3, (uvcc_task){.kind = UVCC_TASK_COPY, .u.copy = {.items = l->copy, .count = 1}});
@@ -233,7 +257,8 @@ static void what_is_staged(void **state) {
         unsigned messages;
     } cases[] = {{read_by_copy, 1},   {read_by_block, 1}, {read_by_hash, 1}, {wiped, 1},
                  {written_beyond, 1}, {digest_inside, 1}, {half_written, 1}, {hashed_twice, 0},
-                 {not_the_last, 0},   {unknown_kind, 0},  {copied, 2}};
+                 {hashed_beyond, 1},  {hashed_across, 0}, {not_the_last, 0}, {unknown_kind, 0},
+                 {copied, 2}};
     uvcc_gpu *x = open_one();
     (void)state;
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -428,6 +453,35 @@ static void room_for_copies(void **state) {
     parcel_free(&q);
     parcel_free(&p);
     uvcc_gpu_free(x);
+}
+
+/* A message may be hashed anew while a job reads what was copied: the copy's memory is not another
+ * one's before that job is over. */
+static void kept_while_it_is_read(void **state) {
+    enum { BYTES = 1000, READER = 4 };
+    static uint8_t first[BYTES], second[BYTES], block[BYTES + 256];
+    uvcci_kept k = {0};
+    uvcci_kept_copy c = {.at = first, .bytes = BYTES}, other = {.at = second, .bytes = BYTES},
+                    found;
+    (void)state;
+    uvcci_kept_init(&k, 2 * uvcci_kept_room(BYTES));
+    assert_true(uvcci_kept_reserve(&k, &c));
+    c.block = block;
+    uvcci_kept_add(&k, &c);
+    assert_true(uvcci_kept_find(&k, first, BYTES, READER, &found));
+    uvcci_kept_forget(&k, first, BYTES);
+    assert_true(uvcci_kept_reserve(&k, &other));
+    assert_null(other.block);
+    uvcci_kept_drop(&k, &other);
+    uvcci_kept_release(&k, 1);
+    assert_true(uvcci_kept_reserve(&k, &other));
+    assert_null(other.block);
+    uvcci_kept_drop(&k, &other);
+    uvcci_kept_release(&k, READER);
+    assert_true(uvcci_kept_reserve(&k, &other));
+    assert_ptr_equal(other.block, block);
+    uvcci_kept_drop(&k, &other);
+    uvcci_kept_close(&k);
 }
 
 /* Copies that nobody gave back are zeroed too, and so is the memory of those that were. */
@@ -660,12 +714,13 @@ static void all_kinds_kept(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_are_staged),  cmocka_unit_test(what_is_staged),
-        cmocka_unit_test(room_for_staging),     cmocka_unit_test(staged_messages_are_wiped),
-        cmocka_unit_test(messages_are_kept),    cmocka_unit_test(kept_until_hashed_anew),
-        cmocka_unit_test(kept_in_part),         cmocka_unit_test(room_for_copies),
-        cmocka_unit_test(copies_are_wiped),     cmocka_unit_test(all_kinds_kept),
-        cmocka_unit_test(all_kinds_on_garbage), cmocka_unit_test(all_kinds_staged),
+        cmocka_unit_test(messages_are_staged), cmocka_unit_test(what_is_staged),
+        cmocka_unit_test(room_for_staging),    cmocka_unit_test(staged_messages_are_wiped),
+        cmocka_unit_test(messages_are_kept),   cmocka_unit_test(kept_until_hashed_anew),
+        cmocka_unit_test(kept_in_part),        cmocka_unit_test(room_for_copies),
+        cmocka_unit_test(copies_are_wiped),    cmocka_unit_test(kept_while_it_is_read),
+        cmocka_unit_test(all_kinds_kept),      cmocka_unit_test(all_kinds_on_garbage),
+        cmocka_unit_test(all_kinds_staged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -420,6 +420,29 @@ static void test_borrowing_refused(void **state) {
     uvcc_program_free(other);
 }
 
+/* What a session that ended did not set is nothing to borrow, and nothing to wait for. */
+static void test_lender_that_fails(void **state) {
+    (void)state;
+    triangle t;
+    uvcc_program *p;
+    const uvcc_job *job;
+    shape s = base();
+    s.constant = false;
+    assert_int_equal(build(&p, &s, NULL, 0), 0);
+    triangle_open(&t, p, &(triangle_options){.seed = 9, .borrow = true, .mode = UVCC_CPU_DEFERRED});
+    triangle_ready(&t);
+    assert_int_equal(uvcc_session_set_public(t.s[0], W, w), 0);
+    assert_int_equal(uvcc_session_set_public(t.s[0], T, turns), 0);
+    assert_int_equal(uvcc_session_set_borrowed(t.s[1], W), UVCC_ERR_AGAIN);
+    assert_int_equal(uvcc_session_poll_job(t.s[0], &job), 1);
+    const uvcc_completion c = {.id = job->id, .cookie = job->cookie, .status = UVCC_ERR_JOB};
+    assert_int_equal(uvcc_session_complete(t.s[0], &c, triangle_now(&t)), 0);
+    assert_int_equal(uvcc_session_set_borrowed(t.s[1], W), UVCC_ERR_STATE);
+    assert_int_equal(uvcc_session_set_borrowed(t.s[1], T), UVCC_ERR_STATE);
+    triangle_free(&t);
+    uvcc_program_free(p);
+}
+
 /* ---- values that the parties have alike ---- */
 
 static void set(triangle *t, unsigned party, uint32_t tensor, const int64_t *v) {
@@ -582,12 +605,19 @@ static void test_costs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),   cmocka_unit_test(test_hash),
-        cmocka_unit_test(test_constants), cmocka_unit_test(test_widths),
-        cmocka_unit_test(test_narrow),    cmocka_unit_test(test_sessions),
-        cmocka_unit_test(test_costs),     cmocka_unit_test(test_restart),
-        cmocka_unit_test(test_borrowed),  cmocka_unit_test(test_borrowing_refused),
-        cmocka_unit_test(test_unlike),    cmocka_unit_test(test_alike),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_constants),
+        cmocka_unit_test(test_widths),
+        cmocka_unit_test(test_narrow),
+        cmocka_unit_test(test_sessions),
+        cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_borrowed),
+        cmocka_unit_test(test_borrowing_refused),
+        cmocka_unit_test(test_lender_that_fails),
+        cmocka_unit_test(test_unlike),
+        cmocka_unit_test(test_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

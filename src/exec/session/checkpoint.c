@@ -106,6 +106,12 @@ void uvcci_set_push(uvcc_session *s, uvcci_set *set) {
     uvcci_sets_advance(s);
 }
 
+void uvcci_set_failed(uvcc_session *s, const uvcci_set *set) {
+    for (uint32_t i = 0; set->tasks > 1 && i < s->program->tensor_count; i++)
+        if (s->buffers[i].digest == set->hash.out)
+            s->buffers[i].set = false;
+}
+
 void uvcci_set_add_copy(uvcci_set *set, void *dst, const void *src, size_t len) {
     assert(set->task[0].u.copy.count < set->item_count && dst != NULL);
     set->items[set->task[0].u.copy.count++] = (uvcc_copy_item){.dst = dst, .src = src, .len = len};
@@ -283,10 +289,12 @@ int uvcc_session_set_borrowed(uvcc_session *s, uint32_t tensor) {
     if (!b->borrowed)
         return uvcci_refuse(s, UVCC_ERR_USAGE, "%s is not borrowed", t->name);
     const uvcci_buffer *from = &s->lender->buffers[tensor];
-    if (!from->set || from->digest == NULL)
+    const bool touched = uvcci_being_touched(s->lender, from->shares.lo);
+    /* A session that has ended sets no more. */
+    if (!from->set || from->digest == NULL || (touched && uvcci_failed(s->lender)))
         return uvcci_refuse(s, UVCC_ERR_STATE, "%s has no value in the session that lends it",
                             t->name);
-    if (uvcci_being_touched(s->lender, from->shares.lo))
+    if (touched)
         return uvcci_refuse(s, UVCC_ERR_AGAIN, "%s is being set in the session that lends it",
                             t->name);
     if (b->digest == NULL)

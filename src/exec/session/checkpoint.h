@@ -27,6 +27,8 @@ bool uvcci_being_touched(const uvcc_session *s, const uint64_t *lo);
  * executor, and no step starts before it is back. */
 uvcci_set *uvcci_set_new(uvcc_session *s, size_t bytes, uint32_t items);
 void uvcci_set_push(uvcc_session *s, uvcci_set *set);
+/* Its job failed: a public tensor has no value that others could borrow. */
+void uvcci_set_failed(uvcc_session *s, const uvcci_set *set);
 void uvcci_set_add_copy(uvcci_set *set, void *dst, const void *src, size_t len);
 /* Sets whose time has come go to the executor: not while a checkpoint is being copied. */
 void uvcci_sets_advance(uvcc_session *s);

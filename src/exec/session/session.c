@@ -331,8 +331,10 @@ static void rx_hashed(uvcc_session *s, uvcci_rx *rx) {
     free_rx_list(s, rx);
 }
 
-static void set_done(uvcc_session *s, uvcci_set *set) {
+static void set_done(uvcc_session *s, uvcci_set *set, int status) {
     uvcci_set **at = &s->sets;
+    if (status != 0)
+        uvcci_set_failed(s, set);
     while (*at != set) {
         assert(*at != NULL);
         at = &(*at)->next;
@@ -374,7 +376,7 @@ int uvcci_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t n
     if (owner == UVCCI_JOB_RX)
         rx_hashed(s, who);
     else if (owner == UVCCI_JOB_SET)
-        set_done(s, who);
+        set_done(s, who, c->status);
     else if (owner == UVCCI_JOB_CHECKPOINT)
         uvcci_checkpoint_done(s);
     else if (owner == UVCCI_JOB_CANCEL)
