@@ -118,6 +118,8 @@ static void names_what_is_wrong(void **state) {
          "device: \"cpu\" and compute: \"gpu\" do not go together"},
         {"{'party': 1, " JOB ", " THREE ", " REST ", 'base_port': 0}",
          "base_port: give a whole number"},
+        {"{'party': 1, " JOB ", " THREE ", " REST ", 'threads': 0}",
+         "threads: give a whole number from 1 to 1024"},
         {"{'party': 1, " JOB ", " THREE ", " REST ", 'seal_threads': 1025}",
          "seal_threads: give a whole number from 0 to 1024"},
         {"{'party': 1, " JOB ", " THREE ", " REST ", 'suite': 'rot13'}",

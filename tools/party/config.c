@@ -33,7 +33,7 @@ static const flag members[] = {
     {"store", "a directory", FLAG_TEXT, AT(store), 0, 0, NULL, NULL},
     {"audit", "a directory", FLAG_TEXT, AT(audit), 0, 0, NULL, NULL},
     {"compute", "inline, threads, gpu", FLAG_CHOICE, AT(compute), 0, 0, computes, NULL},
-    {"threads", NULL, FLAG_COUNT, AT(threads), 0, 1024, NULL, NULL},
+    {"threads", NULL, FLAG_COUNT, AT(threads), 1, 1024, NULL, NULL},
     {"seal_threads", NULL, FLAG_COUNT, AT(seal_threads), 0, CONFIG_BY_CORES - 1, NULL, NULL},
     {"linger_s", NULL, FLAG_COUNT, AT(linger_s), 1, 86400, NULL, NULL},
     {"silence_s", NULL, FLAG_COUNT, AT(silence_s), 0, 86400, NULL, NULL},
