@@ -120,6 +120,9 @@ def interrupted(case):
         job.kill(1, signal.SIGTERM)
         job.wait(lambda: not job.alive(1), 'party 1 ends')
         assert job.parties[1].ended == 130 and 'is kept' in job.parties[1].err, job.show()
+        for p in (0, 2):
+            says(job, p, 'ended the run: a new run follows', 'nobody began anew')
+            assert 'began anew' not in job.parties[p].err, job.show()
         job.start(1)
         job.wait(lambda: job.parties[1].err.count('from step') == 2, 'the second run')
         assert 'from step 1 of' not in job.parties[1].err.split('is kept')[1], job.show()
