@@ -510,6 +510,13 @@ bool config_path(const party_config *c, const char *path, char out[PARTY_PATH_BY
     return n >= 0 && (size_t)n < PARTY_PATH_BYTES;
 }
 
+bool config_own_place(const party_config *c, uint32_t rank, char dir[PARTY_PATH_BYTES]) {
+    const uint32_t stages = c->stages, ranks = c->tensor_ranks;
+    const size_t n = strlen(dir);
+    return snprintf(dir + n, PARTY_PATH_BYTES - n, "/r%u-s%u-t%u", rank / ranks / stages,
+                    rank / ranks % stages, rank % ranks) < (int)(PARTY_PATH_BYTES - n);
+}
+
 bool config_datagram(const party_config *c) {
     return strncmp(c->address[0], "udp:", 4) == 0;
 }
