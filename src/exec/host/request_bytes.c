@@ -2,6 +2,7 @@
 /* request_bytes.c - the bytes of requests and answers, see request.h. */
 #include "exec/host/request.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include <uvcc/client.h>
@@ -74,6 +75,7 @@ bool uvcci_get_shape(uvcc_request_shape *s, const uint8_t *body, uint64_t total)
 }
 
 static uint64_t piece_len(uint64_t total, uint64_t offset) {
+    assert(offset < total);
     return total - offset < UVCCI_PIECE_BYTES ? total - offset : UVCCI_PIECE_BYTES;
 }
 
@@ -120,6 +122,8 @@ int uvcci_body_send(uvcci_body *b, uint8_t kind, uint8_t party, const uint8_t id
 
 bool uvcci_body_place(uvcci_body *b, const uvcci_piece *p) {
     const uint64_t pieces = (b->total + UVCCI_PIECE_BYTES - 1) / UVCCI_PIECE_BYTES;
+    assert(b->bytes != NULL && b->total != 0 && b->total <= UVCCI_BODY_MAX);
+    assert(p->offset < b->total && p->len <= b->total - p->offset);
     memcpy(b->bytes + p->offset, p->bytes, p->len);
     b->have |= UINT64_C(1) << p->offset / UVCCI_PIECE_BYTES;
     return b->have == UINT64_MAX >> (64 - pieces);
@@ -140,6 +144,7 @@ void uvcci_request_digest(const uint8_t id[16], const uint8_t client_key[32],
     uint8_t shape[UVCCI_REQUEST_SHAPE];
     uvcci_sha256 h;
     uvcci_request_part part;
+    assert(c < UVCC_PARTIES);
     (void)uvcci_request_part_of(s, &part);
     uvcci_put_shape(s, shape);
     uvcci_sha256_init(&h);
