@@ -136,7 +136,7 @@ class Table:
     def __init__(self, o, c, scratch):
         self.o, self.c, self.scratch, self.end = o, c, scratch, time.monotonic() + o.limit
         self.rows_dir = os.path.join(c["results_dir"], "rows")
-        self.counts = {"done": 0, "kept": 0, "skipped": 0, "failed": 0}
+        self.counts = {"would run" if o.dry_run else "done": 0, "kept": 0, "skipped": 0, "failed": 0}
 
     def say(self, outcome, name, text=""):
         self.counts[outcome] += 1
@@ -155,7 +155,7 @@ class Table:
         try:
             made = system.plan(self.c, run, self.scratch)
             if self.o.dry_run:
-                return self.say("done", name, "would run" + (": " + " ".join(made) if isinstance(made, list) else ""))
+                return self.say("would run", name, " ".join(made) if isinstance(made, list) else "")
             if left <= 0:
                 raise rows.Failed("there was no time left to begin it")
             row = system.measure(self.c, run, made, log, self.scratch, min(self.c["timeout_s"], left))

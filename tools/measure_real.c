@@ -4,14 +4,9 @@
 
 #include <math.h>
 
-static const double PI = 3.14159265358979323846;
+#include "draw.h"
 
-uint64_t measure_random(uint64_t *state) { /* splitmix64 */
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
+static const double PI = 3.14159265358979323846;
 
 /* ---- the real functions ---- */
 
@@ -173,17 +168,17 @@ static void take_knots(inputs *s, uvcc_nonlinear what) {
 }
 
 static int64_t random_from(uint64_t *random, int64_t low, int64_t high) {
-    return low + (int64_t)(measure_random(random) % (uint64_t)(high - low + 1));
+    return low + (int64_t)(draw(random) % (uint64_t)(high - low + 1));
 }
 
 /* All of the range, the middle of it, or (rarely) all that the bits allow. */
 static int64_t random_input(uvcc_nonlinear what, const inputs *s, uint64_t *random) {
     const int64_t low = lowest(what), high = highest(what), middle = 8ll << MEASURE_SCALE;
-    const uint64_t kind = measure_random(random) % 16;
+    const uint64_t kind = draw(random) % 16;
     if (kind == 0)
         return random_from(random, s->least, s->most);
     if (by_octaves(what))
-        return sweep_at(what, measure_random(random) % (1ull << 40), 1ull << 40);
+        return sweep_at(what, draw(random) % (1ull << 40), 1ull << 40);
     if (kind < 8)
         return random_from(random, low < -middle ? -middle : low, middle);
     return random_from(random, low, high);
@@ -262,7 +257,7 @@ static int64_t norm_input(uvcc_nonlinear what, uint64_t *random, uint32_t row, b
 void measure_rows(uvcc_nonlinear what, uint64_t *random, measure_shape s,
                   int64_t *const in[MEASURE_INPUTS_MAX]) {
     for (uint32_t i = 0; i < s.rows; i++) {
-        const uint32_t first = (uint32_t)(measure_random(random) % s.cols);
+        const uint32_t first = (uint32_t)(draw(random) % s.cols);
         for (uint32_t j = 0; j < s.cols; j++) {
             int64_t *x = &in[0][(size_t)i * s.cols + j];
             if (is_norm(what))

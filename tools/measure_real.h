@@ -21,8 +21,6 @@ typedef struct measure_shape {
     uint32_t rows, cols;
 } measure_shape;
 
-uint64_t measure_random(uint64_t *state);
-
 /* Declared bits of input i: room for values beyond the range, where 25 bits have it. */
 uint8_t measure_bits(uvcc_nonlinear what, unsigned i);
 measure_shape measure_shape_of(uvcc_nonlinear what, unsigned i, measure_shape x);

@@ -27,6 +27,19 @@ struct tally {
     uint32_t count, cap;
 };
 
+/* A sum over ops: what was sent, and the formula times how often they were done. */
+typedef struct tally_row {
+    char name[TALLY_NAME_BYTES];
+    uint32_t order;
+    uint32_t rounds; /* of the longest chain in one step that lies in it, at any worker */
+    uint32_t steps;  /* of entries: at one party */
+    uint64_t bytes[2], formula[2];
+} tally_row;
+typedef struct tally_table {
+    tally_row *rows;
+    uint32_t count, cap;
+} tally_table;
+
 /* ---- counting ---- */
 
 static bool is_input(const uvcc_op_desc *d) {
@@ -202,7 +215,8 @@ static int compare(const void *a, const void *b) {
     return x->order != y->order ? (x->order < y->order ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-int tally_sections(const tally *t, tally_table *out) {
+/* Tables by section and by entry, in the order of a step; freed with free(rows). -1: no memory. */
+static int by_section(const tally *t, tally_table *out) {
     *out = (tally_table){0};
     for (uint32_t i = 0; i < t->count; i++)
         if (add_sections(t, &t->entries[i], out) != 0) {
@@ -225,7 +239,7 @@ static int add_entry(const entry_tally *e, tally_table *out) {
     return rc;
 }
 
-int tally_entries(const tally *t, tally_table *out) {
+static int by_entry(const tally *t, tally_table *out) {
     *out = (tally_table){0};
     for (uint32_t i = 0; i < t->count; i++)
         if (add_entry(&t->entries[i], out) != 0) {
@@ -255,13 +269,13 @@ static void print_heads(const char *what, FILE *to) {
 
 int tally_print(const tally *t, uint64_t all_bytes, FILE *to) {
     tally_table table;
-    if (tally_sections(t, &table) != 0)
+    if (by_section(t, &table) != 0)
         return -1;
     print_heads("part", to);
     for (uint32_t i = 0; i < table.count; i++)
         print_row(&table.rows[i], table.rows[i].name, all_bytes, 1, to);
     free(table.rows);
-    if (tally_entries(t, &table) != 0)
+    if (by_entry(t, &table) != 0)
         return -1;
     print_heads("one step", to);
     for (uint32_t i = 0; i < table.count; i++) {
@@ -301,10 +315,10 @@ static json_t *table_json(const char *key, tally_table *table, bool steps, uint6
 
 int tally_json(const tally *t, uint64_t all_bytes, json_t *o) {
     tally_table table;
-    if (tally_sections(t, &table) != 0 ||
+    if (by_section(t, &table) != 0 ||
         json_object_set_new(o, "layers", table_json("layer", &table, false, all_bytes)) != 0)
         return -1;
-    if (tally_entries(t, &table) != 0)
+    if (by_entry(t, &table) != 0)
         return -1;
     return json_object_set_new(o, "entries", table_json("entry", &table, true, all_bytes));
 }

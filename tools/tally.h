@@ -26,21 +26,6 @@ int tally_done(tally *t, const uvcc_program *p, uint32_t entry, uint32_t op);
 int tally_sent(tally *t, const uvcc_program *p, uint32_t entry, uint32_t op, bool before,
                uint64_t bytes);
 
-/* A sum over ops: what was sent, and the formula times how often they were done. */
-typedef struct tally_row {
-    char name[TALLY_NAME_BYTES];
-    uint32_t order;
-    uint32_t rounds; /* of the longest chain in one step that lies in it, at any worker */
-    uint32_t steps;  /* of entries: at one party */
-    uint64_t bytes[2], formula[2];
-} tally_row;
-typedef struct tally_table {
-    tally_row *rows;
-    uint32_t count, cap;
-} tally_table;
-/* Tables by section and by entry, in the order of a step; freed with free(rows). -1: no memory. */
-int tally_sections(const tally *t, tally_table *out);
-int tally_entries(const tally *t, tally_table *out);
 /* What every op's runs cost by the formula, one after the other. -1: no memory. */
 typedef void (*tally_visit)(void *user, const uvcc_program *p, const uvcc_op_desc *d,
                             const uint64_t formula[2]);

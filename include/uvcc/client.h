@@ -10,11 +10,12 @@
 extern "C" {
 #endif
 
-/** Splits n values into the three components of their shares, with randomness from `random`. Give
- * party p components p and p+1 (mod 3). */
+/** Splits n values into the three components of their shares, n words each, with randomness from
+ * `random`. Give party p components p and p+1 (mod 3). UVCC_ERR_RANDOM: c0 and c1 are zeros, c2 is
+ * as it was; UVCC_ERR_USAGE: a NULL, or more than memory holds. */
 UVCC_API int uvcc_client_split(const int64_t *v, size_t n, const uvcc_random *random, uint64_t *c0,
                                uint64_t *c1, uint64_t *c2);
-/** v = c0 + c1 + c2. */
+/** v = c0 + c1 + c2 mod 2^64, n words each. A NULL: nothing is done. */
 UVCC_API void uvcc_client_combine(const uint64_t *c0, const uint64_t *c1, const uint64_t *c2,
                                   size_t n, int64_t *v);
 

@@ -60,8 +60,7 @@ typedef struct uvcc_gpu uvcc_gpu;
  * NULL, is a sentence that says so. */
 UVCC_API uint32_t uvcc_gpu_count(const char **why);
 /** UVCC_ERR_CONFIG: no such device, numbers out of range, or a lender on another device;
- * UVCC_ERR_JOB: the device refused to
- * work; UVCC_ERR_NOMEM. */
+ * UVCC_ERR_JOB: the device refused to work; UVCC_ERR_NOMEM. */
 UVCC_API int uvcc_gpu_new(uvcc_gpu **out, const uvcc_gpu_config *cfg) UVCC_MUST_USE;
 /** Jobs still out are finished first; their completions are dropped. All memory of its allocator
  * must be back. If a call of CUDA does not return, the thread that is in it stays behind, and so

@@ -253,7 +253,8 @@ UVCC_API int uvcc_model_program(uvcc_program **out, const uvcc_model_config *c, 
 
 /** That entry alone, in a program of your own whose `weights` uvcc_model_weights made: for weights
  * that are inputs of another entry, or computed. With the lifetime UVCC_PERSIST x stays, so that
- * uvcc_session_shares() gives its shares after the step; else UVCC_TRANSIENT. */
+ * uvcc_session_shares() gives its shares after the step; else UVCC_TRANSIENT. UVCC_ERR_USAGE: owner
+ * or receiver is no party; else as of uvcc_model_emit. */
 UVCC_API int uvcc_model_forward(const uvcc_model_config *c, uvcc_program *p,
                                 const uint32_t *weights, uint8_t owner, uint8_t receiver,
                                 uint8_t lifetime, const uvcc_allocator *al, char *message,
@@ -263,7 +264,8 @@ UVCC_API int uvcc_model_forward(const uvcc_model_config *c, uvcc_program *p,
  * and PADDING where the model has it, are PERSIST tensors of these names, whose shares hosts set by
  * uvcc_session_set_shares() before each step; what comes out, of the scale of UVCC_MODEL_OUT_Y,
  * stays in the PERSIST tensor Y, opened to nobody: uvcc_session_shares() gives a party its two
- * components. With input TOKENS X takes keys that the client deals (uvcc_client_deal). */
+ * components. With input TOKENS X takes keys that the client deals (uvcc_client_deal). Errors as of
+ * uvcc_model_emit. */
 UVCC_API int uvcc_model_forward_shared(const uvcc_model_config *c, uvcc_program *p,
                                        const uint32_t *weights, const uvcc_allocator *al,
                                        char *message, size_t message_cap) UVCC_MUST_USE;
@@ -275,7 +277,7 @@ UVCC_API int uvcc_model_forward_shared(const uvcc_model_config *c, uvcc_program 
  * "embed", with the inputs of "forward"; for each layer that entry which
  * uvcc_model_streamed_entry() names; "head", with the output. Between them hidden states stay in
  * the PERSIST tensor H, and with padding PADDING stays. In the exact modes what opens is what
- * "forward" opens, to the bit. UVCC_ERR_CONFIG: public weights. */
+ * "forward" opens, to the bit. UVCC_ERR_CONFIG: public weights; else as of uvcc_model_forward. */
 UVCC_API int uvcc_model_forward_streamed(const uvcc_model_config *c, uvcc_program *p, uint8_t owner,
                                          uint8_t receiver, uint32_t *tensors,
                                          const uvcc_allocator *al, char *message,
@@ -289,11 +291,11 @@ UVCC_API const char *uvcc_model_streamed_entry(const uvcc_model_config *c, uint3
 typedef struct uvcc_model_costs {
     uint32_t rounds;
     uint64_t online_bytes, key_bytes;
-    uint64_t
-        transient_bytes;   /**< of a party's tensors at one time, as uvcc_program_memory bounds them
-                            */
+    /** Of a party's tensors at one time, as uvcc_program_memory bounds them. */
+    uint64_t transient_bytes;
     uint64_t weight_bytes; /**< of a party's shares of the weights, public ones' values */
 } uvcc_model_costs;
+/** *out is changed on success only. Errors as of uvcc_model_program. */
 UVCC_API int uvcc_model_cost(const uvcc_model_config *c, const uvcc_allocator *al,
                              uvcc_model_costs *out, char *message, size_t message_cap);
 

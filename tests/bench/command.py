@@ -35,6 +35,7 @@ def counts():
     """Of functions whose keys and bytes docs/compute.md and docs/protocols.md have in closed form."""
     check("one pass has no deviation", "deviation none, of 1 passes" in run(TINY))
     micro = "--seq-len 8 --width 64 --n-iters 1 --threads 1 --micro "
+    check("a function has no layers", run(micro + "compare --dry-run").startswith("compare on the CPU, width 64, frac_bits 12\n"))
     n = 8 * 64
     # RELU on 19 bits: a DPF of 12 levels, 4 calls each and 2 to make it, 12 and 1 to use it, at two parties
     r = row(micro + "compare")

@@ -264,9 +264,13 @@ static void test_fold(void **state) {
     assert_non_null(strstr(said, "Fixed point, frac_bits 16, is off double precision by 0.000"));
     free(said);
     said = output_of("model inspect " MODELS "gpt2 --fold");
+    assert_non_null(strstr(said, " of embeddings, which are the caller's\n"));
     assert_null(strstr(said, "G1"));
     assert_non_null(strstr(said, "GF"));
     assert_null(strstr(said, "ln_1.weight")); /* nor is it one that is not read */
+    free(said);
+    said = output_of("model inspect " MODELS "gpt2 --takes tokens");
+    assert_null(strstr(said, "the caller's")); /* they are weights */
     free(said);
     refused("model check w.uvm --fold", "--fold does nothing with a file of weights");
     copy_model("gpt2");

@@ -118,6 +118,8 @@ static void names_what_is_wrong(void **state) {
          "device: \"cpu\" and compute: \"gpu\" do not go together"},
         {"{'party': 1, " JOB ", " THREE ", " REST ", 'base_port': 0}",
          "base_port: give a whole number"},
+        {"{'party': 1, " JOB ", " THREE ", " REST ", 'threads': 0}",
+         "threads: give a whole number from 1 to 1024"},
         {"{'party': 1, " JOB ", " THREE ", " REST ", 'seal_threads': 1025}",
          "seal_threads: give a whole number from 0 to 1024"},
         {"{'party': 1, " JOB ", " THREE ", " REST ", 'suite': 'rot13'}",
@@ -330,6 +332,21 @@ static void makes_addresses(void **state) {
     }
 }
 
+/* By the local rank: (r S + s) T + t. */
+static void own_places(void **state) {
+    (void)state;
+    const party_config c = {.replicas = 2, .stages = 3, .tensor_ranks = 4};
+    char dir[PARTY_PATH_BYTES] = "store";
+    assert_true(config_own_place(&c, 23, dir));
+    assert_string_equal(dir, "store/r1-s2-t3");
+    (void)memset(dir, 'x', sizeof dir - 9);
+    dir[sizeof dir - 9] = '\0';
+    assert_false(config_own_place(&c, 6, dir)); /* nine bytes and the end */
+    dir[sizeof dir - 10] = '\0';
+    assert_true(config_own_place(&c, 6, dir));
+    assert_string_equal(dir + sizeof dir - 10, "/r0-s1-t2");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(takes_what_is_good),
@@ -339,6 +356,7 @@ int main(void) {
         cmocka_unit_test(refuses_a_wrong_environment),
         cmocka_unit_test(says_where_jobs_run),
         cmocka_unit_test(makes_addresses),
+        cmocka_unit_test(own_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

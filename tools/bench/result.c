@@ -52,7 +52,8 @@ uint64_t result_host_bytes(const subject *s, const subject_cost *c) {
     return (elsewhere ? all / UVCC_PARTIES : all) + ((uint64_t)192 << 20);
 }
 
-bool result_one_device_each(const subject *s) {
+/* Whether no two parties share a device. */
+static bool one_device_each(const subject *s) {
     return on_gpu(s) && (s->o->spread || s->o->job != NULL);
 }
 
@@ -61,9 +62,10 @@ uint64_t result_party_bytes(const subject *s, const subject_cost *c) {
     return on_gpu(s) ? c->tensor_bytes + (keys < room ? keys : room) : 0;
 }
 
-uint64_t result_device_bytes(const subject *s, const subject_cost *c) {
+/* Memory of one device that a run takes. */
+static uint64_t device_bytes(const subject *s, const subject_cost *c) {
     const uint64_t one = result_party_bytes(s, c);
-    return !on_gpu(s) || result_one_device_each(s) ? one : 3 * one - 2 * c->public_bytes;
+    return !on_gpu(s) || one_device_each(s) ? one : 3 * one - 2 * c->public_bytes;
 }
 
 /* ---- JSON ---- */
@@ -132,7 +134,7 @@ static json_t *flags_of(const subject *s) {
     return json_pack(
         "{s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:s, s:o, s:f, s:s, s:s, s:i, s:i, s:i}", "eff_bits",
         !o->no_eff_bits, "ragged_pack", !o->no_ragged_pack, "fusion", !o->no_fusion, "whole",
-        o->whole, "fold", o->fold, "audit", o->audit, "one_device_each", result_one_device_each(s),
+        o->whole, "fold", o->fold, "audit", o->audit, "one_device_each", one_device_each(s),
         "transport", transport, "keys_ahead_mib", whole(o->keys_ahead != 0, o->keys_ahead),
         "keys_gathered_mib", (double)o->run.device_keys / (1 << 20), "mode", modes[o->mode],
         "weights", o->public_weights != 0 ? "public" : "secret", "ring_bits", RING_BITS,
@@ -176,7 +178,7 @@ json_t *result_json(const result *r) {
     const figures *f = r->f;
     char note[512];
     notes(r, note, sizeof note);
-    const uint64_t gpu = f != NULL ? f->gpu_bytes : result_device_bytes(s, r->cost);
+    const uint64_t gpu = f != NULL ? f->gpu_bytes : device_bytes(s, r->cost);
     const uint64_t rss = f != NULL ? f->rss_bytes : result_host_bytes(s, r->cost);
     const uint32_t tokens = s->is_model ? s->config.tokens : o->seq_len != 0 ? o->seq_len : 128;
     return json_pack(
@@ -221,8 +223,10 @@ static void show_families(const figures *f, FILE *to) {
 void result_show(const result *r, FILE *to) {
     const subject *s = r->s;
     const figures *f = r->f;
-    (void)fprintf(to, "%s on the %s, %u layers, width %u, frac_bits %u\n", s->name,
-                  on_gpu(s) ? "GPU" : "CPU", s->n_layers, s->d_model, s->frac_bits);
+    (void)fprintf(to, "%s on the %s, ", s->name, on_gpu(s) ? "GPU" : "CPU");
+    if (s->n_layers != 0) /* a function has none */
+        (void)fprintf(to, "%u layers, ", s->n_layers);
+    (void)fprintf(to, "width %u, frac_bits %u\n", s->d_model, s->frac_bits);
     if (f == NULL) {
         (void)fprintf(to,
                       "takes        %.4g MB online and %.4g MB of keys, all parties, in %u rounds\n"
@@ -230,8 +234,8 @@ void result_show(const result *r, FILE *to) {
                       1e-6 * (double)r->cost->online_bytes, 1e-6 * (double)r->cost->key_bytes,
                       r->cost->rounds, 1e-9 * (double)result_host_bytes(s, r->cost));
         if (on_gpu(s))
-            (void)fprintf(to, " and %.4g GB of %s", 1e-9 * (double)result_device_bytes(s, r->cost),
-                          result_one_device_each(s) ? "each of three devices" : "the device");
+            (void)fprintf(to, " and %.4g GB of %s", 1e-9 * (double)device_bytes(s, r->cost),
+                          one_device_each(s) ? "each of three devices" : "the device");
         (void)fputc('\n', to);
         return;
     }

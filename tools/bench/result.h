@@ -21,12 +21,8 @@ typedef struct result {
 json_t *result_json(const result *r);
 void result_show(const result *r, FILE *to);
 
-/* Whether no two parties share a device. */
-bool result_one_device_each(const subject *s);
-/* Host memory and memory of devices that a run takes, by the program's tables: of this machine, and
- * of one device. */
+/* Memory of this machine that a run takes, by the program's tables. */
 uint64_t result_host_bytes(const subject *s, const subject_cost *c);
-uint64_t result_device_bytes(const subject *s, const subject_cost *c);
 /* Memory of its device that one party takes, that which others borrow included; 0: it has none. */
 uint64_t result_party_bytes(const subject *s, const subject_cost *c);
 

@@ -193,7 +193,10 @@ static double of_element(const uvcc_task *t, bool *made) {
     }
 }
 
-double watch_aes_calls(const uvcc_task *t) {
+/* AES-128 calls that the definitions of compute.md 4 take for the task's keys: made by OTHER, used
+ * by HEAD and TAIL, each point by a path of its own, a table by the nodes that its window is
+ * expected to have. Key streams (PRG words) are not in it. */
+static double aes_calls(const uvcc_task *t) {
     bool made;
     if (t->kind == UVCC_TASK_MAP || t->kind == UVCC_TASK_GEMM || t->kind == UVCC_TASK_HASH ||
         t->kind == UVCC_TASK_COPY || t->kind == UVCC_TASK_WIPE || t->kind == UVCC_TASK_BIT_SUMS ||
@@ -260,7 +263,7 @@ void watch_job(void *user, const uvcc_job *job, bool done) {
     const bool known = w->job[slot].id == job->id;
     if (!done) {
         for (uint32_t i = 0; w->counts && i < job->count; i++)
-            w->aes += watch_aes_calls(&job->tasks[i]);
+            w->aes += aes_calls(&job->tasks[i]);
         w->job[slot].from = at;
         if (!known)
             w->job[slot].family = FAMILY_OTHER;

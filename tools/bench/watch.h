@@ -50,9 +50,4 @@ void watch_times(watch *w, bool on);
  * `norm`: that of the program's norms. NULL: out of memory. */
 uint8_t *watch_families(const uvcc_program *p, watch_family norm, uint64_t calls[FAMILIES]);
 
-/* AES-128 calls that the definitions of compute.md 4 take for the task's keys: made by OTHER, used
- * by HEAD and TAIL, each point by a path of its own, a table by the nodes that its window is
- * expected to have. Key streams (PRG words) are not in it. */
-double watch_aes_calls(const uvcc_task *t);
-
 #endif

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "../draw.h"
+
 enum { ROWS_MAX = 65536, NO_EPOCH = UINT32_MAX };
 
 /* ---- the file ---- */
@@ -90,14 +92,6 @@ void ft_data_free(ft_data *d) {
 }
 
 /* ---- order ---- */
-
-/* splitmix64 */
-static uint64_t draw(uint64_t *state) {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
 
 static void shuffle(ft_data *d, uint64_t seed, uint32_t epoch) {
     uint64_t state = seed;

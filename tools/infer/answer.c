@@ -180,7 +180,7 @@ static void show_learned(const infer *f, unsigned party, FILE *to) {
     (void)fputc('\n', to);
 }
 
-void infer_show_view(const infer *f, FILE *to) {
+static void show_view(const infer *f, FILE *to) {
     uvcc_model_weight w;
     (void)uvcc_model_weight_at(&f->l.w.shape, f->seen_weight, &w);
     (void)fprintf(to,
@@ -226,7 +226,7 @@ void infer_show(const infer *f) {
     const host_totals *t = &f->totals;
     show_answer(f, to);
     if (o->view)
-        infer_show_view(f, to);
+        show_view(f, to);
     (void)fprintf(to, "\nmodel            %s, %u layers, width %u, %llu weights, ",
                   description_family(&f->l.d), f->l.d.layers, f->l.d.width,
                   (unsigned long long)uvcc_model_parameters(&f->p.config));

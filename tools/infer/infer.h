@@ -82,8 +82,6 @@ int infer_read_prompt(infer *f, const flag_message *m);
  * not given. An exit status after reporting. */
 int infer_settle(infer *f, const flag_message *m);
 
-/* The program of the pass: an exit status after reporting. */
-int infer_program(const infer *f, uvcc_program **out);
 /* The three parties, with the weights' shares: EXIT_INTERRUPTED is the caller's to report. */
 int infer_begin(infer *f);
 /* Runs it: an exit status after reporting. */
@@ -108,9 +106,8 @@ int infer_generate(const infer_options *o);
 
 /* The first rows of the answer, of classes the greatest. */
 void infer_show_rows(const infer *f, FILE *to);
-/* What the answer says, to standard output; and the rest of it. */
+/* What the answer says, to standard output. */
 void infer_show(const infer *f);
-void infer_show_view(const infer *f, FILE *to);
 /* NULL: out of memory. */
 json_t *infer_json(const infer *f);
 /* The file of --output: an exit status after reporting. */

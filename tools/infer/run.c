@@ -35,7 +35,7 @@ static int view_program(const infer *f, uvcc_program **out, const uvcc_allocator
     return rc < 0 ? rc : 0;
 }
 
-int infer_program(const infer *f, uvcc_program **out) {
+static int program_of(const infer *f, uvcc_program **out) {
     const uvcc_allocator al = uvcc_host_allocator();
     char why[MODEL_MESSAGE_BYTES] = "";
     const int rc = f->o->view ? view_program(f, out, &al, why, sizeof why)
@@ -48,7 +48,7 @@ int infer_program(const infer *f, uvcc_program **out) {
 
 static int make_program(void *user, const host_worker *w, uvcc_program **out) {
     (void)w;
-    return infer_program(user, out);
+    return program_of(user, out);
 }
 
 /* ---- the step ---- */

@@ -6,17 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../draw.h"
 #include "real.h"
 
 enum { TOKENS_MAX = 65536, ROWS_MAX = 1 << 24 };
-
-/* splitmix64 */
-static uint64_t draw(uint64_t *state) {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
 
 static size_t rows_of(const model_input *in) {
     return (size_t)in->sequences * in->tokens;

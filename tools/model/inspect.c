@@ -110,9 +110,11 @@ static void show(const view *v, FILE *to) {
                   d->positions);
     (void)fprintf(to, "Files: %zu with %zu tensors of %s\n", v->l.from.file_count,
                   checkpoint_tensors(&v->l.from), v->dtypes);
-    (void)fprintf(to, "Parameters: %llu, and %llu of embeddings, which are the caller's\n",
-                  (unsigned long long)uvcc_model_parameters(&v->l.w.shape),
-                  (unsigned long long)v->embedded);
+    (void)fprintf(to, "Parameters: %llu", (unsigned long long)uvcc_model_parameters(&v->l.w.shape));
+    if (v->embedded != 0) /* else they are weights */
+        (void)fprintf(to, ", and %llu of embeddings, which are the caller's",
+                      (unsigned long long)v->embedded);
+    (void)fputc('\n', to);
     if (d->unknown[0] != '\0') {
         (void)fputs("Not known in config.json: ", to);
         put_name(d->unknown, to);

@@ -33,7 +33,7 @@ static const flag members[] = {
     {"store", "a directory", FLAG_TEXT, AT(store), 0, 0, NULL, NULL},
     {"audit", "a directory", FLAG_TEXT, AT(audit), 0, 0, NULL, NULL},
     {"compute", "inline, threads, gpu", FLAG_CHOICE, AT(compute), 0, 0, computes, NULL},
-    {"threads", NULL, FLAG_COUNT, AT(threads), 0, 1024, NULL, NULL},
+    {"threads", NULL, FLAG_COUNT, AT(threads), 1, 1024, NULL, NULL},
     {"seal_threads", NULL, FLAG_COUNT, AT(seal_threads), 0, CONFIG_BY_CORES - 1, NULL, NULL},
     {"linger_s", NULL, FLAG_COUNT, AT(linger_s), 1, 86400, NULL, NULL},
     {"silence_s", NULL, FLAG_COUNT, AT(silence_s), 0, 86400, NULL, NULL},
@@ -508,6 +508,13 @@ bool config_path(const party_config *c, const char *path, char out[PARTY_PATH_BY
                       ? snprintf(out, PARTY_PATH_BYTES, "%s", path)
                       : snprintf(out, PARTY_PATH_BYTES, "%s%s", c->dir, path);
     return n >= 0 && (size_t)n < PARTY_PATH_BYTES;
+}
+
+bool config_own_place(const party_config *c, uint32_t rank, char dir[PARTY_PATH_BYTES]) {
+    const uint32_t stages = c->stages, ranks = c->tensor_ranks;
+    const size_t n = strlen(dir);
+    return snprintf(dir + n, PARTY_PATH_BYTES - n, "/r%u-s%u-t%u", rank / ranks / stages,
+                    rank / ranks % stages, rank % ranks) < (int)(PARTY_PATH_BYTES - n);
 }
 
 bool config_datagram(const party_config *c) {

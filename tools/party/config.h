@@ -102,6 +102,9 @@ uint32_t config_local_workers(const party_config *c);
 
 /* A path relative to the file's directory. False: too long. */
 bool config_path(const party_config *c, const char *path, char out[PARTY_PATH_BYTES]);
+/* Appends the directory that the worker of a local rank has of its own, where the workers of a
+ * party are processes: false if it does not fit. */
+bool config_own_place(const party_config *c, uint32_t rank, char dir[PARTY_PATH_BYTES]);
 /* The address of a party's worker. A host without a port gets base_port + the worker's local rank;
  * '%' in the path of a Unix socket is the local rank. False: too long. */
 bool config_address(const party_config *c, uint32_t party, uint32_t rank,

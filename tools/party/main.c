@@ -39,7 +39,7 @@ static const flag options[] = {
      "look at the file, the keys and the data only, and say what would be done"},
     {"share", "DIR", FLAG_TEXT, AT(share), 0, 0, NULL,
      "split the weights that this party owns into files of shares for the three parties, and do "
-     "nothing else: of jobs whose weights are \"shared\" (docs/party-run.md)"},
+     "nothing else: of jobs whose weights are \"shared\" or \"streamed\" (docs/party-run.md)"},
     {"json", "FILE|-", FLAG_TEXT, AT(json), 0, 0, NULL,
      "write the result as JSON; with -, alone on standard output"},
     {"trace", "FILE", FLAG_TEXT, AT(trace), 0, 0, NULL,
@@ -108,9 +108,12 @@ static void say_seals(const party *p) {
     const unsigned threads = party_seal_threads(p);
     if (threads != 0)
         (void)printf("seals            %u threads beside the process's own\n", threads);
+    else
+        (void)printf("seals            the process's own thread\n");
 }
 
-int party_describe(const party *p) {
+/* --check: says what would be done. */
+static int describe(const party *p) {
     char sid[65], address[UVCC_NET_ADDRESS_BYTES], of[32];
     const party_config *c = &p->c;
     (void)sodium_bin2hex(sid, sizeof sid, c->sid_job, sizeof c->sid_job);
@@ -246,7 +249,7 @@ static int run_party(const party_options *o) {
         if (status == EXIT_DONE)
             status = party_check_places(p);
         if (status == EXIT_DONE)
-            status = party_describe(p);
+            status = describe(p);
     } else if (status == EXIT_DONE) {
         if (!p->c.all_workers && p->c.local_rank != 0)
             p->json = NULL; /* the first process of a party has the result */

@@ -158,14 +158,8 @@ int make_triples(const make_options *o) {
     return status;
 }
 
-/* As name_store() of open.c has it. */
 static bool add_worker(const party_config *c, char dir[PARTY_PATH_BYTES]) {
-    const uint32_t stages = c->stages, ranks = c->tensor_ranks, at = c->local_rank;
-    const size_t n = strlen(dir);
-    if (c->all_workers || config_workers(c) == 1)
-        return true;
-    return snprintf(dir + n, PARTY_PATH_BYTES - n, "/r%u-s%u-t%u", at / ranks / stages,
-                    at / ranks % stages, at % ranks) < (int)(PARTY_PATH_BYTES - n);
+    return c->all_workers || config_workers(c) == 1 || config_own_place(c, c->local_rank, dir);
 }
 
 int make_find_store(const char *config, int64_t rank, char dir[PARTY_PATH_BYTES],

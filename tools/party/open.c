@@ -256,12 +256,6 @@ static int open_workers(party *p) {
     return status;
 }
 
-static bool own_place(const work_worker *at, char dir[PARTY_PATH_BYTES]) {
-    const size_t n = strlen(dir);
-    return snprintf(dir + n, PARTY_PATH_BYTES - n, "/r%u-s%u-t%u", at->replica, at->stage,
-                    at->tensor_rank) < (int)(PARTY_PATH_BYTES - n);
-}
-
 /* Processes of one party have directories of their own below the store's and the audit's. */
 static int name_store(party *p) {
     int status = full_path(p, "store", p->c.store, p->store_dir);
@@ -276,8 +270,8 @@ static int name_store(party *p) {
             return report_error(EXIT_BAD_INPUT, "%s: %s: %s cannot be made: %s", p->c.file,
                                 i == 0 ? "store" : "audit", dirs[i], strerror(why));
     }
-    if (!own_place(&p->worker[0].place, p->store_dir) ||
-        (p->c.audit != NULL && !own_place(&p->worker[0].place, p->audit_dir)))
+    if (!config_own_place(&p->c, p->worker[0].rank, p->store_dir) ||
+        (p->c.audit != NULL && !config_own_place(&p->c, p->worker[0].rank, p->audit_dir)))
         return bad(p, "store", "the path is too long");
     return EXIT_DONE;
 }

@@ -152,8 +152,6 @@ int party_connect(party *p);
 unsigned party_seal_threads(const party *p);
 int party_open_tls(party *p); /* reads the files of "tls"; nothing without it */
 void party_close(party *p);
-/* --check: says what would be done. */
-int party_describe(const party *p);
 
 /* ---- party.c ---- */
 

@@ -26,7 +26,8 @@ bool pass_is_public(const pass *v) {
     return v->run.weights == PASS_PUBLIC;
 }
 
-bool pass_is_shared(const pass *v) {
+/* In files. */
+static bool is_shared(const pass *v) {
     return v->run.weights == PASS_SHARED || v->run.weights == PASS_STREAMED;
 }
 
@@ -243,7 +244,7 @@ void pass_free(pass *v) {
     free(v->weight);
 }
 
-bool pass_has_weights(const pass *v, uint32_t party) {
+static bool has_weights(const pass *v, uint32_t party) {
     return pass_is_public(v) || (v->run.weights == PASS_SECRET && party == v->run.weights_owner);
 }
 
@@ -442,9 +443,9 @@ static int bad(const pass *v, const char *why) {
 }
 
 int pass_read_weights(pass *v, const work_config *c, const char *model, const char *shares) {
-    const bool shared = pass_is_shared(v);
+    const bool shared = is_shared(v);
     const bool owner = c->party == v->run.weights_owner, runs = c->identity != NULL && !c->share;
-    const bool needs = pass_has_weights(v, c->party) || (shared && owner && c->share);
+    const bool needs = has_weights(v, c->party) || (shared && owner && c->share);
     if (model != NULL && !needs && !(shared && owner))
         return bad(v,
                    "data.model: the weights are another party's (job.run.weights_owner); take it "
@@ -506,7 +507,7 @@ int pass_share(pass *v, const work_config *c, const char *dir) {
     char path[UVCC_PARTIES][SHARE_PATH_BYTES];
     atomic_file *a[UVCC_PARTIES] = {NULL};
     int status = EXIT_DONE;
-    if (!pass_is_shared(v) || c->party != v->run.weights_owner)
+    if (!is_shared(v) || c->party != v->run.weights_owner)
         return bad(v, "--share: is for the party job.run.weights_owner of a job whose "
                       "job.run.weights is \"shared\" or \"streamed\"");
     for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {

@@ -79,7 +79,6 @@ int pass_read_served(pass *v, const char *file, const char *where, const json_t 
 /* The program's description: the same for all. */
 int pass_describe(pass *v);
 bool pass_is_public(const pass *v);
-bool pass_is_shared(const pass *v); /* in files */
 /* What data names of the weights: "model" and "shares", NULL if it does not. Each party has what is
  * its own. */
 int pass_read_weights(pass *v, const work_config *c, const char *model, const char *shares);
@@ -88,9 +87,6 @@ int pass_read_model(pass *v);
 /* The input that v->o names, of the described shape; other ends name it in their own words. */
 int pass_read_input(pass *v, const char *place);
 void pass_free(pass *v);
-
-/* Whether the weights of a job are known at this party. */
-bool pass_has_weights(const pass *v, uint32_t party);
 
 /* ---- weights ---- */
 

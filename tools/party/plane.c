@@ -96,8 +96,7 @@ static uint32_t local_pending(const void *state) {
     return uvcc_collective_running(p->group);
 }
 
-static const plane_ops local = {.name = "local",
-                                .open = local_open,
+static const plane_ops local = {.open = local_open,
                                 .close = local_close,
                                 .submit = local_submit,
                                 .poll = local_poll,
@@ -130,10 +129,6 @@ void plane_close(plane *p) {
         return;
     p->ops->close(p->state);
     free(p);
-}
-
-const char *plane_name(const plane *p) {
-    return p->ops->name;
 }
 
 int plane_submit(plane *p, uint32_t local_rank, const uvcc_job *job) {

@@ -46,7 +46,6 @@ typedef struct plane_offer {
 
 /* One implementation. Those that return an int return 0 or UVCC_ERR_*, but open(). */
 typedef struct plane_ops {
-    const char *name;
     int (*open)(void **state, const plane_config *c); /* an exit status, after reporting */
     void (*close)(void *state);
     int (*submit)(void *state, uint32_t local_rank, const uvcc_job *job);
@@ -75,7 +74,6 @@ typedef struct plane_ops {
 /* An exit status, after reporting. */
 int plane_open(plane **out, const plane_config *c);
 void plane_close(plane *p);
-const char *plane_name(const plane *p);
 /* As those of uvcc_collective. */
 int plane_submit(plane *p, uint32_t local_rank, const uvcc_job *job);
 int plane_poll(plane *p, uint32_t local_rank, uvcc_completion *out);

@@ -356,8 +356,7 @@ int plane_mpi_on_note(void *state, const uvcc_mpi_reader *reader) {
     return lib.on_note(p->mpi, reader);
 }
 
-const plane_ops plane_mpi = {.name = "mpi",
-                             .open = mpi_open,
+const plane_ops plane_mpi = {.open = mpi_open,
                              .close = mpi_close,
                              .submit = mpi_submit,
                              .poll = mpi_poll,

@@ -191,8 +191,7 @@ static int nccl_gather(void *state, const uint8_t *bytes, size_t len, uint8_t **
     return plane_mpi.gather(p->mpi, bytes, len, part, lens, parts);
 }
 
-const plane_ops plane_nccl = {.name = "nccl",
-                              .open = nccl_open,
+const plane_ops plane_nccl = {.open = nccl_open,
                               .close = nccl_close,
                               .submit = nccl_submit,
                               .poll = nccl_poll,

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -239,7 +240,9 @@ static void print_peer(const json_t *peer, FILE *to) {
     }
 }
 
-void show_print(const json_t *page, FILE *to) {
+/* One screen. What is not there, or of another type, is left out: the page may be of another
+ * version. */
+static void print_page(const json_t *page, FILE *to) {
     static const char *const notes[] = {"waits", "trouble"};
     print_head(page, to);
     print_figures(page, to);
@@ -309,7 +312,7 @@ static int show_all(const show_options *o, const char *const *address, int count
             (void)json_dumpf(page, stdout, JSON_INDENT(1));
             (void)fputc('\n', stdout);
         } else {
-            show_print(page, stdout);
+            print_page(page, stdout);
         }
         json_decref(page);
     }

@@ -116,7 +116,7 @@ static void on_aborted(worker *w, const uvcc_event *e, uint64_t now) {
     w->aborted = true;
     (void)uvcc_session_close(w->session, now);
     if (e->reason == UVCC_ABORT_RESTARTED) {
-        party_again(p, "party %u began anew", e->peer);
+        party_again(p, "party %u ended the run", e->peer);
         return;
     }
     if (p->phase == PARTY_ENDING || e->reason == UVCC_ABORT_HOST)

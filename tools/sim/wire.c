@@ -19,7 +19,7 @@ enum {
     HELLO1_LEAST = UVCC_FRAME_HEADER_BYTES + 324
 };
 
-bool sim_append(sim_bytes *b, const void *data, size_t len) {
+static void append(sim_bytes *b, const void *data, size_t len) {
     if (b->cap - b->len < len) {
         b->cap = 2 * b->cap + len + 256;
         b->data = realloc(b->data, b->cap);
@@ -29,7 +29,6 @@ bool sim_append(sim_bytes *b, const void *data, size_t len) {
     if (len != 0)
         memcpy(b->data + b->len, data, len);
     b->len += len;
-    return true;
 }
 
 /* Whether the party's ACKs are troubled; a hostile party has enough to do. */
@@ -111,7 +110,7 @@ bool sim_parcels_due(sim_world *w) {
         if (w->plan->datagram)
             (void)uvcc_loopback_send(w->net, x.from, x.to, &s, 1);
         else if (pipe->epoch == x.epoch)
-            (void)sim_append(&pipe->queue, x.data, x.len);
+            append(&pipe->queue, x.data, x.len);
         free(x.data);
         any = true;
     }
@@ -164,7 +163,7 @@ static void emit(sim_party *p, uint32_t to, const uint8_t *data, size_t len) {
         uvcc_slice s = {data, len};
         (void)packet_send(p, to, &s, 1, len);
     } else {
-        (void)sim_append(&w->pipe[p->node][to].queue, data, len);
+        append(&w->pipe[p->node][to].queue, data, len);
     }
 }
 
@@ -298,7 +297,7 @@ static void keep_hello1(sim_pipe *pipe, const uint8_t *frame, size_t len) {
         return;
     sim_bytes *b = &pipe->hello1[pipe->hellos++ % SIM_HELLOS];
     b->len = 0;
-    (void)sim_append(b, frame, len);
+    append(b, frame, len);
 }
 
 /* Who has been CLOSED for a while asks a peer for nothing but room for what waits for it. */
@@ -347,7 +346,7 @@ static void on_frame(sim_party *p, uint32_t to, const uint8_t *frame, size_t len
     pipe->seen_kinds |= kind;
     sim_bytes *old = &pipe->old[pipe->frames % SIM_HISTORY];
     old->len = 0;
-    (void)sim_append(old, frame, len);
+    append(old, frame, len);
     if (h.kind == UVCC_FRAME_HELLO)
         keep_hello1(pipe, frame, len);
     if (!hostile)
@@ -364,7 +363,7 @@ static void follow(sim_party *p, uint32_t to, const uint8_t *data, size_t len, b
         size_t want =
             part->len < UVCC_FRAME_HEADER_BYTES ? UVCC_FRAME_HEADER_BYTES : frame_bytes(part->data);
         size_t n = want - part->len < len ? want - part->len : len;
-        (void)sim_append(part, data, n);
+        append(part, data, n);
         data += n;
         len -= n;
         if (part->len >= UVCC_FRAME_HEADER_BYTES && part->len == frame_bytes(part->data)) {

@@ -254,6 +254,5 @@ uint64_t sim_parcels_next(const sim_world *w);
 void sim_wire_forget(sim_party *p); /* the session is gone */
 void sim_wire_reset(sim_world *w, uint32_t a, uint32_t b);
 void sim_wire_free(sim_world *w);
-bool sim_append(sim_bytes *b, const void *data, size_t len);
 
 #endif

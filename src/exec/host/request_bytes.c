@@ -75,6 +75,7 @@ bool uvcci_get_shape(uvcc_request_shape *s, const uint8_t *body, uint64_t total)
 }
 
 static uint64_t piece_len(uint64_t total, uint64_t offset) {
+    assert(offset < total);
     return total - offset < UVCCI_PIECE_BYTES ? total - offset : UVCCI_PIECE_BYTES;
 }
 
@@ -122,7 +123,8 @@ int uvcci_body_send(uvcci_body *b, uint8_t kind, uint8_t party, const uint8_t id
 
 bool uvcci_body_place(uvcci_body *b, const uvcci_piece *p) {
     const uint64_t pieces = (b->total + UVCCI_PIECE_BYTES - 1) / UVCCI_PIECE_BYTES;
-    assert(pieces != 0 && pieces <= 64 && p->offset + p->len <= b->total);
+    assert(b->bytes != NULL && b->total != 0 && b->total <= UVCCI_BODY_MAX);
+    assert(p->offset < b->total && p->len <= b->total - p->offset);
     memcpy(b->bytes + p->offset, p->bytes, p->len);
     b->have |= UINT64_C(1) << p->offset / UVCCI_PIECE_BYTES;
     return b->have == UINT64_MAX >> (64 - pieces);

@@ -76,6 +76,7 @@ int uvcc_service_new(uvcc_service **out, const uvcc_service_config *cfg) {
 /* The request that *at points to. */
 static void drop(uvcc_service *s, client *c, asked **at) {
     asked *q = *at;
+    assert(c->bytes >= q->held); /* the sum of its requests' */
     *at = q->next;
     c->bytes -= q->held;
     uvcci_body_free(&q->asks, &s->cfg.alloc);
@@ -139,6 +140,7 @@ static void forget(uvcc_service *s, client *c) {
         asked *q = *at;
         if (q->stage == ANSWERED && answers > s->cfg.kept_max) {
             answers--;
+            assert(c->bytes >= q->held);
             uvcci_body_free(&q->answer, &s->cfg.alloc);
             c->bytes -= q->held;
             q->held = 0;
@@ -173,6 +175,7 @@ static int answer(uvcc_service *s, client *c, asked *q, uvcc_request_status stat
     uvcci_body_free(&q->asks, &s->cfg.alloc);
     uvcci_body_free(&q->answer, &s->cfg.alloc);
     q->answer = (uvcci_body){.bytes = b, .total = total};
+    assert(c->bytes >= q->held);
     c->bytes = c->bytes - q->held + total;
     q->held = total;
     if (q->stage != FORGOTTEN)
@@ -215,6 +218,7 @@ int uvcc_service_refuse(uvcc_service *s, uint64_t token, uint32_t why) {
 
 static void whole(uvcc_service *s, client *c, asked *q) {
     const uint8_t *b = q->asks.bytes, *lo = b + UVCCI_REQUEST_HEAD, p = s->cfg.party;
+    assert(q->asks.total > UVCCI_REQUEST_HEAD && (q->asks.total - UVCCI_REQUEST_HEAD) % 16 == 0);
     const uint8_t *hi = lo + (q->asks.total - UVCCI_REQUEST_HEAD) / 2;
     assert(b != NULL && q->asks.total == uvcci_request_bytes(&q->shape));
     uvcci_request_digest(q->id, c->key, &q->shape, p, b + UVCCI_REQUEST_SHAPE, lo, q->digest_lo);
@@ -370,6 +374,7 @@ int uvcc_service_next(uvcc_service *s, uvcc_service_job *out) {
         return 0;
     uvcci_request_part part;
     (void)uvcci_request_part_of(&oldest->shape, &part); /* it is one: judge() looked */
+    assert(oldest->asks.total == UVCCI_REQUEST_HEAD + 16 * uvcci_request_part_words(&part));
     oldest->stage = TAKEN;
     out->token = oldest->token;
     out->client = of;

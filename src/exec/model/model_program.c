@@ -183,6 +183,7 @@ static int add_embed(streamed *s, uint32_t x, const uvcci_message *m) {
 
 static int add_layer(streamed *s, uint32_t layer, const uvcci_message *m) {
     uint32_t y = 0;
+    assert(layer < s->c->layers);
     s->e.k = layer == 0 ? LAYER_FROM : WINDOW_FROM;
     int err = uvcc_program_entry(s->p, uvcc_model_streamed_entry(s->c, layer));
     if (err >= 0)
