@@ -47,7 +47,7 @@ static void says_why(void **state) {
         size_t bytes;
         bool to_the_end;
         const char *says;
-    } cases[] = {{2000, true, "File too large"}, /* in the buffer until the end */
+    } cases[] = {{2000, true, "File too large"},     /* in the buffer until the end */
                  {1u << 16, true, "File too large"}, /* asked again */
                  {1u << 16, false, "a write failed"}};
     static const char much[1u << 16];

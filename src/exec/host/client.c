@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* client.c - what a client that is no party does: split values into shares, deal keys of numbers,
  * join components. */
+#include <assert.h>
 #include <string.h>
 #include <uvcc/client.h>
 
@@ -52,6 +53,7 @@ typedef struct dealing {
 static int deal_pair(const dealing *d, uint64_t *first, uint64_t *second) {
     enum { SOME = 1 << 16 }; /* a count of keys has 32 bits */
     const size_t words = uvcci_one_hot_key_words(d->bits);
+    assert(first != second && words != 0);
     uint64_t *root[2] = {second + d->n * words, first + d->n * words};
     const size_t bytes = d->n * UVCCI_ONE_HOT_ROOT_WORDS * sizeof **root;
     for (unsigned i = 0; i < 2; i++)

@@ -3,6 +3,7 @@
  * whatever is sent again is the same. */
 #include "exec/host/request.h"
 
+#include <assert.h>
 #include <string.h>
 #include <uvcc/client.h>
 
@@ -129,6 +130,7 @@ int uvcc_request_opened(uvcc_request *r, uint8_t party) {
 /* Component j as party p has it: each is with two of them. */
 static const uint8_t *output_of(const uvcc_request *r, unsigned p, unsigned j) {
     const uint64_t n = uvcci_request_values(r->shape.out_rows, r->shape.out_cols);
+    assert(r->party[p].answered && (j == p || j == (p + 1) % 3));
     return r->party[p].answer.bytes + UVCCI_ANSWER_HEAD + (j == p ? 0 : 8 * n);
 }
 

@@ -2,6 +2,7 @@
 /* request_bytes.c - the bytes of requests and answers, see request.h. */
 #include "exec/host/request.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include <uvcc/client.h>
@@ -98,6 +99,7 @@ bool uvcci_piece_of_other_version(const uint8_t *m, size_t len) {
 
 int uvcci_body_send(uvcci_body *b, uint8_t kind, uint8_t party, const uint8_t id[16],
                     const uvcc_allocator *al, uvcc_dialog *d, uint64_t now) {
+    assert(b->sent <= b->total && b->total <= UVCCI_BODY_MAX);
     while (b->sent < b->total) {
         const size_t len = (size_t)piece_len(b->total, b->sent), all = len + UVCCI_PIECE_HEAD;
         uint8_t *m = al->alloc(al->user, all, UVCC_MEM_SECRET);
@@ -124,6 +126,8 @@ int uvcci_body_send(uvcci_body *b, uint8_t kind, uint8_t party, const uint8_t id
 
 bool uvcci_body_place(uvcci_body *b, const uvcci_piece *p) {
     const uint64_t pieces = (b->total + UVCCI_PIECE_BYTES - 1) / UVCCI_PIECE_BYTES;
+    assert(b->bytes != NULL && b->total == p->total);
+    assert(p->offset < b->total && p->len <= b->total - p->offset);
     memcpy(b->bytes + p->offset, p->bytes, p->len);
     b->have |= UINT64_C(1) << p->offset / UVCCI_PIECE_BYTES;
     return b->have == UINT64_MAX >> (64 - pieces);

@@ -7,6 +7,7 @@
  * here is bounded, so none takes another's place. */
 #include "exec/host/request.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "proto/bytes.h"
@@ -75,6 +76,7 @@ int uvcc_service_new(uvcc_service **out, const uvcc_service_config *cfg) {
 /* The request that *at points to. */
 static void drop(uvcc_service *s, client *c, asked **at) {
     asked *q = *at;
+    assert(c->bytes >= q->held);
     *at = q->next;
     c->bytes -= q->held;
     uvcci_body_free(&q->asks, &s->cfg.alloc);
@@ -163,6 +165,7 @@ static int answer(uvcc_service *s, client *c, asked *q, uvcc_request_status stat
     uvcci_st32(b + 8, status == UVCC_REQUEST_OK ? q->shape.out_cols : 0);
     uvcci_st32(b + 12, why);
     const size_t n = (size_t)(total - UVCCI_ANSWER_HEAD) / 2;
+    assert(c->bytes >= q->held && (n == 0 || (lo != NULL && hi != NULL)));
     if (n != 0) {
         memcpy(b + UVCCI_ANSWER_HEAD, lo, n);
         memcpy(b + UVCCI_ANSWER_HEAD + n, hi, n);
@@ -213,6 +216,7 @@ int uvcc_service_refuse(uvcc_service *s, uint64_t token, uint32_t why) {
 static void whole(uvcc_service *s, client *c, asked *q) {
     const uint8_t *b = q->asks.bytes, *lo = b + UVCCI_REQUEST_HEAD, p = s->cfg.party;
     const uint8_t *hi = lo + (q->asks.total - UVCCI_REQUEST_HEAD) / 2;
+    assert(q->stage == COMING && uvcci_request_bytes(&q->shape) == q->asks.total);
     uvcci_request_digest(q->id, c->key, &q->shape, p, b + UVCCI_REQUEST_SHAPE, lo, q->digest_lo);
     uvcci_request_digest(q->id, c->key, &q->shape, (p + 1) % 3, b + UVCCI_REQUEST_SHAPE + 32, hi,
                          q->digest_hi);
