@@ -5,7 +5,7 @@
  *     odd_client CONFIG differ   sends party 2 another request of the same id; prints the statuses
  *     odd_client CONFIG trees    sends keys of another job's trees, which stand for nothing
  *     odd_client CONFIG alone    sends party 0 alone a request, and is gone when it is there
- *     odd_client CONFIG old      the same, a request of version 1 */
+ *     odd_client CONFIG old      the same, a request of version 1, and no request */
 #include <stdio.h>
 #include <string.h>
 #include <uvcc/dialog.h>
@@ -87,13 +87,15 @@ static int turn(unsigned p, end *e, uvcc_request *r) {
     return r != NULL ? uvcc_request_turn(r, (uint8_t)p, e->d, now) : 0;
 }
 
-/* Twice: a line is enough. */
+/* And another one that is no request at all: a line is enough. */
 static int send_old(uvcc_dialog *d) {
     uint8_t piece[57] = {'U', 'V', 'R', 'Q', 1};
     int rc = 0;
     piece[24] = sizeof piece - 40;
-    for (unsigned i = 0; i < 2 && rc == 0; i++)
+    for (unsigned i = 0; i < 2 && rc == 0; i++) {
         rc = uvcc_dialog_send(d, piece, sizeof piece, uvcc_host_now_ns());
+        piece[0] = 'X';
+    }
     return rc;
 }
 
