@@ -172,15 +172,32 @@ static int flush(FILE *f) {
     return ferror(f) ? WRITE_FAILED : 0;
 }
 
-int atomic_file_finish(atomic_file *a) {
+/* The same, of all that was written; a file is on the disk then. */
+static int settle(const atomic_file *a) {
     int error = flush(a->file);
+    if (a->name != NULL && error == WRITE_FAILED)
+        error = ask_why(fileno(a->file));
+    if (a->name != NULL && error == 0 && fsync(fileno(a->file)) != 0)
+        error = errno;
+    return error;
+}
+
+static int judge(const atomic_file *a, int error) {
+    return error == 0 ? EXIT_DONE
+                      : report_error(EXIT_FAILED, "%s%s %s: cannot be written: %s",
+                                     dashes(a->option), a->option, a->path,
+                                     error == WRITE_FAILED ? "a write failed" : strerror(error));
+}
+
+int atomic_file_settle(atomic_file *a) {
+    return judge(a, settle(a));
+}
+
+int atomic_file_finish(atomic_file *a) {
+    int error = settle(a);
     if (a->file == stdout) {
         report_output_said(error);
     } else {
-        if (a->name != NULL && error == WRITE_FAILED)
-            error = ask_why(fileno(a->file));
-        if (a->name != NULL && error == 0 && fsync(fileno(a->file)) != 0)
-            error = errno; /* on the disk before it gets its name */
         if (fclose(a->file) != 0 && error == 0)
             error = errno;
         a->file = NULL;
@@ -188,9 +205,7 @@ int atomic_file_finish(atomic_file *a) {
             error = errno;
     }
     if (error != 0)
-        return report_error(EXIT_FAILED, "%s%s %s: cannot be written: %s", dashes(a->option),
-                            a->option, a->path,
-                            error == WRITE_FAILED ? "a write failed" : strerror(error));
+        return judge(a, error);
     free(a->name);
     a->name = NULL;
     return EXIT_DONE;

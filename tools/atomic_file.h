@@ -27,6 +27,9 @@ int atomic_file_apart(const output_use *uses, size_t count);
 /* Refuses an output that would replace one of the files that are read, by whatever name. An exit
  * status after reporting. */
 int atomic_file_spares(const char *option, const char *path, const output_use *read, size_t count);
+/* Everything is written: it is on the disk, under the other name still, so that of several files
+ * none gets its name before all can. An exit status; also for writes that failed. */
+int atomic_file_settle(atomic_file *a);
 /* Everything is written: the file gets its name. An exit status; also for writes that failed. */
 int atomic_file_finish(atomic_file *a);
 /* Takes away what was not finished. */

@@ -306,4 +306,6 @@ void serving_names(uint32_t differs, const char *before, char out[SERVING_NAMES_
                               before, names[i]);
         n = n < SERVING_NAMES_BYTES ? n : SERVING_NAMES_BYTES - 1;
     }
+    if (n == 0)
+        (void)snprintf(out, SERVING_NAMES_BYTES, "something that it does not name");
 }

@@ -81,8 +81,8 @@ uint64_t serving_bytes(const serving_form *f);
 /* In what it differs from those of this form, as bits that a refusal carries (docs/clients.md); 0:
  * it is one. */
 uint32_t serving_differs(const serving_form *f, const uvcc_request_shape *s);
-/* Their names, "value_bits, model", each behind `before`; of bits that nobody knows `before` alone
- * is not said. */
+/* Their names, "value_bits, model", each behind `before`; words that say so where no bit has a
+ * name, as of a party of another version. */
 #define SERVING_NAMES_BYTES 512u
 void serving_names(uint32_t differs, const char *before, char out[SERVING_NAMES_BYTES]);
 

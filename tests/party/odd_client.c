@@ -3,9 +3,9 @@
  * serve_model.py.
  *
  *     odd_client CONFIG differ   sends party 2 another request of the same id; prints the statuses
- *     odd_client CONFIG trees    sends keys of another job's trees, which stand for nothing;
- * likewise odd_client CONFIG alone    sends a request to party 0 alone, and is gone when it is
- * there */
+ *     odd_client CONFIG trees    sends keys of another job's trees, which stand for nothing
+ *     odd_client CONFIG alone    sends party 0 alone a request, and is gone when it is there
+ *     odd_client CONFIG old      the same, a request of version 1, and no request */
 #include <stdio.h>
 #include <string.h>
 #include <uvcc/dialog.h>
@@ -80,11 +80,23 @@ static int turn(unsigned p, end *e, uvcc_request *r) {
     if (uvcc_dialog_turn(e->d, now) != 0)
         return -1;
     while (uvcc_dialog_poll_event(e->d, &v) == 1) {
-        if (v.kind != UVCC_DIALOG_OPEN || uvcc_request_opened(r, (uint8_t)p) != 0)
+        if (v.kind != UVCC_DIALOG_OPEN || (r != NULL && uvcc_request_opened(r, (uint8_t)p) != 0))
             return -1;
         e->open = true;
     }
-    return uvcc_request_turn(r, (uint8_t)p, e->d, now);
+    return r != NULL ? uvcc_request_turn(r, (uint8_t)p, e->d, now) : 0;
+}
+
+/* And another one that is no request at all: a line is enough. */
+static int send_old(uvcc_dialog *d) {
+    uint8_t piece[57] = {'U', 'V', 'R', 'Q', 1};
+    int rc = 0;
+    piece[24] = sizeof piece - 40;
+    for (unsigned i = 0; i < 2 && rc == 0; i++) {
+        rc = uvcc_dialog_send(d, piece, sizeof piece, uvcc_host_now_ns());
+        piece[0] = 'X';
+    }
+    return rc;
 }
 
 /* Each request has the answers of those that it went to. */
@@ -103,7 +115,8 @@ static bool over(const end *e, uvcc_request *const *r, bool alone) {
 
 static int talk(const client_config *c, const char *how) {
     const uint64_t seed = uvcc_host_now_ns();
-    const bool alone = strcmp(how, "alone") == 0, trees = strcmp(how, "trees") == 0;
+    const bool old = strcmp(how, "old") == 0, alone = old || strcmp(how, "alone") == 0;
+    const bool trees = strcmp(how, "trees") == 0;
     uvcc_request *r[2] = {request(c, seed, 5, trees), request(c, seed, trees ? 5 : 6, trees)};
     end e[UVCC_PARTIES] = {0};
     uvcc_net_config n;
@@ -115,9 +128,12 @@ static int talk(const client_config *c, const char *how) {
     const unsigned count = alone ? 1 : UVCC_PARTIES;
     for (unsigned p = 0; p < count && rc == 0; p++)
         rc = add(net, c, p, &e[p]);
-    while (rc == 0 && !over(e, r, alone)) {
+    bool sent = !old;
+    while (rc == 0 && !(sent && over(e, r, alone))) {
+        if (!sent && e[0].open)
+            sent = (rc = send_old(e[0].d)) == 0;
         for (unsigned p = 0; p < count && rc == 0; p++)
-            rc = turn(p, &e[p], r[p == 2]);
+            rc = turn(p, &e[p], old ? NULL : r[p == 2]);
         if (uvcc_net_wait(net, uvcc_host_now_ns() + 100000000u) < 0)
             rc = -1;
     }

@@ -322,6 +322,19 @@ def mismatch(s):
     s.stop()
 
 
+def old(s):
+    """A request of another version gets no answer, and the party says whose it was: once, whatever else comes."""
+    s.start_all()
+    status, out, err = s.ended(odd(s, 'alice', 'old'))
+    assert status == 0, (status, out, err)
+    said = 'client alice: service: a request of another version'
+    s.wait(lambda: said in s.parties[0].err, 'a party says that a request is of another version')
+    rows = rows_of(12, 2)
+    s.answered(s.ask('alice', rows), rows)
+    assert s.parties[0].err.count('client alice: service:') == 1, s.parties[0].err
+    s.stop()
+
+
 def stuck(s):
     """A request that one party alone has holds up nobody else, and its own client until it is dropped."""
     s.start_all()
@@ -442,7 +455,7 @@ def wrong_client(s):
 
 
 CASES = [wrong_party, wrong_client, one, several, idle, audited, unlisted, refused, killed_client, killed_party, away, unknown_name, mismatch,
-         stuck]
+         old, stuck]
 LIMITS = {'stuck': {'waiting': 1}}
 
 

@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import json
 import os
+import resource
 import shutil
 import struct
 import subprocess
@@ -274,7 +275,26 @@ def words(a, directory):
         assert done.returncode == 2 and says in done.stderr, done.stderr
 
 
-CASES = {'infers': infers, 'streams': streams, 'serves': serves, 'other_sharings': other_sharings, 'refusals': refusals, 'words': words}
+def full(a, directory):
+    """Where one of the three files cannot be written the others are not either: a sharing that is there stays whole."""
+    s = Shared(a, directory)
+    try:
+        s.made()
+
+        def bytes_of():
+            return {name: open(f'{directory}/shares/{name}', 'rb').read() for name in sorted(os.listdir(f'{directory}/shares'))}
+        before = bytes_of()
+        done = subprocess.run([s.uvcc, 'party', '--config', 'share.json', '--share', 'shares'], cwd=directory, check=False, restore_signals=False,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4 * HEAD, 4 * HEAD)), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1 and 'party-1.shares: cannot be written: File too large' in done.stderr, (done.returncode, done.stderr)
+        assert done.stdout == '', done.stdout
+        assert bytes_of() == before, 'files of two sharings'
+    finally:
+        s.end()
+
+
+CASES = {'infers': infers, 'streams': streams, 'serves': serves, 'other_sharings': other_sharings, 'refusals': refusals, 'words': words, 'full': full}
 
 
 def main():

@@ -451,6 +451,10 @@ static void test_terms(void **state) {
     const uvcc_request_shape s = serving_request(&others, 9);
     serving_names(serving_differs(&row, &s), "run.", names);
     assert_string_equal(names, "run.features, run.classes, run.rows, run.frac_bits");
+    serving_names(0, "run.", names);
+    assert_string_equal(names, "something that it does not name");
+    serving_names(UINT32_C(1) << 31, "run.", names);
+    assert_string_equal(names, "something that it does not name");
     serving_names(UINT32_MAX, "a long word that stands before the name of each member, ", names);
     assert_int_equal(strlen(names), SERVING_NAMES_BYTES - 1);
 }

@@ -234,11 +234,43 @@ static void test_others(void **state) {
     sharing_free(&s);
 }
 
+/* What becomes of a file while a service has it open: cut, it is an error with words; put back, it
+ * is read again; another one under its name is another file. */
+static void test_open_while_changed(void **state) {
+    (void)state;
+    sharing s;
+    char text[TEXT_BYTES] = "";
+    const flag_message m = {text, sizeof text};
+    shares_file f;
+    long len;
+    uint64_t lo, hi;
+    sharing_make(&s, 2 * SHARES_PIECE_WORDS);
+    const uint8_t p = OWNER;
+    uint8_t *good = read_file(s.path[p], &len);
+    assert_int_equal(shares_open(&f, s.path[p], &s.of, p, s.seed[p], &m), 0);
+    assert_int_equal(shares_read(&f, 0, 1, &lo, &hi, &m), 0);
+    for (long cut = 0; cut < len; cut += len / 3) {
+        assert_int_equal(truncate(s.path[p], cut), 0);
+        assert_int_equal(shares_check(&f, &m), -1);
+        assert_non_null(strstr(text, "is damaged"));
+        assert_int_equal(shares_read(&f, SHARES_PIECE_WORDS, 1, &lo, &hi, &m), -1);
+    }
+    write_file(s.path[p], good, len);
+    assert_int_equal(shares_check(&f, &m), 0);
+    assert_int_equal(unlink(s.path[p]), 0);
+    write_file(s.path[p], good, SHARES_HEAD_BYTES);
+    assert_int_equal(shares_check(&f, &m), 0);
+    shares_close(&f);
+    free(good);
+    sharing_free(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranges),
         cmocka_unit_test(test_harm),
         cmocka_unit_test(test_others),
+        cmocka_unit_test(test_open_while_changed),
     };
     return sodium_init() < 0 ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -698,11 +698,23 @@ static void test_gone_is_said_again(void **state) {
     close_world(&w);
 }
 
+/* Lines of what is refused, of another version, and of another form. */
+static void count_lines(void *user, uvcc_log_level level, const char *line) {
+    static const char *const words[] = {"which is refused", "of another version",
+                                        "of another form"};
+    assert_int_equal(level, UVCC_LOG_WARN);
+    for (unsigned i = 0; i < 3; i++)
+        ((unsigned *)user)[i] += strstr(line, words[i]) != NULL;
+}
+
 /* Anything else that a client says is refused or dropped. */
 static void test_other_bytes(void **state) {
     (void)state;
     world w;
+    unsigned said[3] = {0};
     open_world(&w);
+    w.how.log = (uvcc_logger){count_lines, said};
+    new_service(&w, 0);
     settle(&w);
     const uint8_t id[16] = {3}, other[16] = {4};
     send_body(&w, 0, id, shape_of(2, 2), 0, UVCCI_REQUEST_HEAD + 48); /* not of its shape */
@@ -734,6 +746,9 @@ static void test_other_bytes(void **state) {
         assert_int_equal(uvcc_dialog_release(w.to[0], &a, w.now), 0);
     }
     assert_int_equal(uvcc_dialog_receive(w.to[0], &a, w.now), 0);
+    assert_int_equal(said[0], 3);
+    assert_int_equal(said[1], 1);
+    assert_int_equal(said[2], 8 + UVCCI_PIECE_HEAD);
     uvcc_service_job j;
     assert_int_equal(uvcc_service_next(w.s[0], &j), 0);
     ask(&w, 2, 2);

@@ -25,8 +25,8 @@ typedef struct client {
     struct clients *all;
     const char *name;
     uvcc_dialog *dialog;
-    uint32_t number; /* in the service: its index here */
-    bool in_net;
+    uint32_t number;   /* in the service: its index here */
+    bool in_net, told; /* told: of what it sends, since its dialog opened */
 } client;
 
 struct clients {
@@ -40,6 +40,7 @@ struct clients {
     serve_queue *queue;   /* the work's */
     uvcc_service_job job; /* that the queue had no memory for; `held` */
     bool held;
+    client *turn; /* whose messages the service takes now */
 };
 
 #define AT(member) offsetof(clients, member)
@@ -196,10 +197,20 @@ static int open_dialog(client *of, uint32_t i) {
     return rc == 0 ? add_link(of) : rc;
 }
 
+/* A line for each dialog: a client does not fill this party's log. */
+static void tell_of(void *user, uvcc_log_level level, const char *line) {
+    clients *c = user;
+    if (level > UVCC_LOG_WARN || c->turn == NULL || c->turn->told)
+        return;
+    c->turn->told = true;
+    party_trouble(c->p, "client %s: %s", c->turn->name, line);
+}
+
 static int open_service(clients *c) {
     uvcc_service_config s;
     uvcc_service_config_default(&s);
     s.alloc = uvcc_host_allocator();
+    s.log = (uvcc_logger){tell_of, c};
     s.party = (uint8_t)c->p->c.party;
     s.clients_max = c->count;
     s.waiting_max = c->waiting;
@@ -280,8 +291,10 @@ static void take_events(client *of) {
     while (uvcc_dialog_poll_event(of->dialog, &e) == 1)
         if (e.kind == UVCC_DIALOG_LINK)
             rc = change_link(of, e.old_link);
-        else if ((rc = uvcc_service_opened(of->all->service, of->number)) == 0)
+        else if ((rc = uvcc_service_opened(of->all->service, of->number)) == 0) {
+            of->told = false;
             figures_say(of->all->p, UVCC_LOG_INFO, "client", of->name);
+        }
     if (rc != 0)
         party_trouble(of->all->p, "client %s: %s", of->name, uvcc_error_text(rc));
 }
@@ -301,6 +314,7 @@ void clients_turn(clients *c, uint64_t now) {
         client *of = &c->client[i];
         rc = uvcc_dialog_turn(of->dialog, now);
         take_events(of);
+        c->turn = of;
         if (rc == 0)
             rc = uvcc_service_turn(c->service, of->number, of->dialog, now);
         if (rc != 0)

@@ -517,6 +517,9 @@ int pass_share(pass *v, const work_config *c, const char *dir) {
     }
     if (status == EXIT_DONE)
         status = share_into(v, c, a);
+    /* Files of an earlier sharing stay unless all three can be replaced: two do not mix. */
+    for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++)
+        status = atomic_file_settle(a[p]);
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         const long at = a[p] != NULL ? ftell(atomic_file_stream(a[p])) : 0;
         if (status == EXIT_DONE)

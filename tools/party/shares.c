@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shares.c - see shares.h. Words are little-endian on the disk. */
+/* shares.c - see shares.h. Words are little-endian on the disk.
+ *
+ * A file is read, not mapped: one that is cut while a service has it open, or a disk that fails, is
+ * an error with words then, not the process's end. */
 #include "shares.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define MAGIC "UVCCSHAR"
 enum {
@@ -238,20 +245,51 @@ static uint64_t pieces_of(const shares_file *f) {
 /* Whether the bytes are as many as the head says. */
 static bool whole(const shares_file *f) {
     const uint64_t pieces = pieces_of(f);
-    return f->words <= UINT64_MAX / 16 && f->map.len >= SHARES_HEAD_BYTES &&
-           f->map.len - SHARES_HEAD_BYTES == (pieces != 0 ? 8 * f->words + pieces * TAG_BYTES : 0);
+    return f->words <= UINT64_MAX / 16 && f->len >= SHARES_HEAD_BYTES &&
+           f->len - SHARES_HEAD_BYTES == (pieces != 0 ? 8 * f->words + pieces * TAG_BYTES : 0);
+}
+
+static int unreadable(const shares_file *f, int why, const flag_message *m) {
+    return flag_fail(m, "%s: cannot be read: %s", f->path, strerror(why));
+}
+
+/* O_NONBLOCK, O_NOCTTY: a pipe or a terminal in the place of a file is refused, not waited for. */
+static int open_file(shares_file *f, const flag_message *m) {
+    struct stat st;
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (f->fd < 0 || fstat(f->fd, &st) != 0)
+        return unreadable(f, errno, m);
+    if (!S_ISREG(st.st_mode))
+        return flag_fail(m, "%s: is no regular file; name a file", f->path);
+    f->len = (uint64_t)st.st_size;
+    return 0;
+}
+
+/* 0, or -1 and a line: the file ends before. */
+static int read_at(const shares_file *f, uint64_t at, uint8_t *out, size_t len,
+                   const flag_message *m) {
+    while (len != 0) {
+        const ssize_t n = pread(f->fd, out, len, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? unreadable(f, errno, m) : damaged(f, m);
+        at += (uint64_t)n;
+        out += n;
+        len -= (size_t)n;
+    }
+    return 0;
 }
 
 /* The key and the seeds, by the identity for which they were sealed. */
-static int open_envelope(shares_file *f, const uint8_t public_key[32],
+static int open_envelope(shares_file *f, const uint8_t *envelope, const uint8_t public_key[32],
                          const uint8_t sign[crypto_sign_SECRETKEYBYTES]) {
     uint8_t box[crypto_box_PUBLICKEYBYTES], secret[crypto_box_SECRETKEYBYTES], plain[SECRETS];
     int rc = crypto_sign_ed25519_pk_to_curve25519(box, public_key);
     if (rc == 0)
         rc = crypto_sign_ed25519_sk_to_curve25519(secret, sign);
     if (rc == 0)
-        rc = crypto_box_seal_open(plain, f->map.bytes + AT_ENVELOPE, SECRETS + crypto_box_SEALBYTES,
-                                  box, secret);
+        rc = crypto_box_seal_open(plain, envelope, SECRETS + crypto_box_SEALBYTES, box, secret);
     if (rc == 0) {
         memcpy(f->key, plain, 32);
         memcpy(f->seed[0], plain + 32, 32);
@@ -264,12 +302,11 @@ static int open_envelope(shares_file *f, const uint8_t public_key[32],
 
 /* Whose it is, of what, and by whom it was signed: what is another's is said before what is wrong
  * with it. */
-static int check_head(const shares_file *f, const shares_of *of, uint8_t party,
+static int check_head(const shares_file *f, const uint8_t *h, const shares_of *of, uint8_t party,
                       const flag_message *m) {
-    const uint8_t *h = f->map.bytes;
     uint8_t parties[32], text[SIGNED_BYTES];
     hash_parties(of, parties);
-    if (f->map.len < SHARES_HEAD_BYTES || memcmp(h, MAGIC, MAGIC_BYTES) != 0)
+    if (f->len < SHARES_HEAD_BYTES || memcmp(h, MAGIC, MAGIC_BYTES) != 0)
         return flag_fail(m, "%s: holds no shares of weights; `uvcc party --share` makes them",
                          f->path);
     if (get_le(h + AT_VERSION, 4) != VERSION || get_le(h + AT_PIECE, 4) != SHARES_PIECE_WORDS)
@@ -302,14 +339,15 @@ static int check_head(const shares_file *f, const shares_of *of, uint8_t party,
 
 int shares_open(shares_file *out, const char *path, const shares_of *of, uint8_t party,
                 const uint8_t seed[32], const flag_message *m) {
-    uint8_t sign[crypto_sign_SECRETKEYBYTES], own[32];
+    uint8_t sign[crypto_sign_SECRETKEYBYTES], own[32], h[SHARES_HEAD_BYTES] = {0};
     *out = (shares_file){.path = path, .words = of->words, .at = UINT64_MAX};
-    int rc = map_open(&out->map, path, m);
+    int rc = open_file(out, m);
+    if (rc == 0 && out->len >= sizeof h)
+        rc = read_at(out, 0, h, sizeof h, m);
     if (rc == 0)
-        rc = check_head(out, of, party, m);
+        rc = check_head(out, h, of, party, m);
     if (rc != 0)
         return rc;
-    const uint8_t *h = out->map.bytes;
     memcpy(out->id, h + AT_ID, 32);
     hash_head(h, out->head);
     for (unsigned i = 0; i < 2; i++)
@@ -317,7 +355,7 @@ int shares_open(shares_file *out, const char *path, const shares_of *of, uint8_t
     if (!whole(out))
         return damaged(out, m);
     (void)crypto_sign_seed_keypair(own, sign, seed);
-    rc = open_envelope(out, own, sign);
+    rc = open_envelope(out, h + AT_ENVELOPE, own, sign);
     sodium_memzero(sign, sizeof sign);
     if (rc != 0)
         return flag_fail(m, "%s: is sealed for another identity than this party's; give its own",
@@ -325,7 +363,8 @@ int shares_open(shares_file *out, const char *path, const shares_of *of, uint8_t
     if (pieces_of(out) == 0)
         return 0;
     out->piece = malloc((size_t)8 * SHARES_PIECE_WORDS);
-    return out->piece != NULL ? 0 : flag_fail(m, "out of memory");
+    out->sealed_piece = malloc(PIECE_BYTES);
+    return out->piece != NULL && out->sealed_piece != NULL ? 0 : flag_fail(m, "out of memory");
 }
 
 /* A piece becomes words in f->piece. */
@@ -333,14 +372,17 @@ static int open_piece(shares_file *f, uint64_t piece, const flag_message *m) {
     uint8_t nonce[crypto_aead_xchacha20poly1305_ietf_NPUBBYTES];
     const uint64_t first = piece * SHARES_PIECE_WORDS, left = f->words - first;
     const size_t len = (size_t)8 * (left < SHARES_PIECE_WORDS ? left : SHARES_PIECE_WORDS);
-    const uint8_t *from = f->map.bytes + SHARES_HEAD_BYTES + piece * PIECE_BYTES;
     uint8_t *bytes = (uint8_t *)(void *)f->piece;
     if (f->at == piece)
         return 0;
     f->at = UINT64_MAX;
+    if (read_at(f, SHARES_HEAD_BYTES + piece * PIECE_BYTES, f->sealed_piece, len + TAG_BYTES, m) !=
+        0)
+        return -1;
     nonce_of(piece, nonce);
-    if (crypto_aead_xchacha20poly1305_ietf_decrypt(bytes, NULL, NULL, from, len + TAG_BYTES,
-                                                   f->head, sizeof f->head, nonce, f->key) != 0)
+    if (crypto_aead_xchacha20poly1305_ietf_decrypt(bytes, NULL, NULL, f->sealed_piece,
+                                                   len + TAG_BYTES, f->head, sizeof f->head, nonce,
+                                                   f->key) != 0)
         return damaged(f, m);
     for (size_t i = 0; i < len / 8; i++)
         f->piece[i] = get_le(bytes + 8 * i, 8);
@@ -359,7 +401,6 @@ static int read_sealed(shares_file *f, uint64_t from, uint64_t count, uint64_t *
         out += n;
         count -= n;
     }
-    map_forget(&f->map);
     return rc;
 }
 
@@ -378,10 +419,8 @@ int shares_read(shares_file *f, uint64_t from, uint64_t count, uint64_t *lo, uin
 
 int shares_check(shares_file *f, const flag_message *m) {
     int rc = 0;
-    for (uint64_t i = 0; i < pieces_of(f) && rc == 0; i++) {
+    for (uint64_t i = 0; i < pieces_of(f) && rc == 0; i++)
         rc = open_piece(f, i, m);
-        map_forget(&f->map);
-    }
     return rc;
 }
 
@@ -389,6 +428,8 @@ void shares_close(shares_file *f) {
     if (f->piece != NULL)
         sodium_memzero(f->piece, (size_t)8 * SHARES_PIECE_WORDS);
     free(f->piece);
-    map_close(&f->map);
+    free(f->sealed_piece);
+    if (f->path != NULL && f->fd >= 0) /* else it was never opened */
+        (void)close(f->fd);
     sodium_memzero(f, sizeof *f);
 }

@@ -16,7 +16,6 @@
 #include <uvcc/types.h>
 
 #include "../flags.h"
-#include "../model/map.h"
 
 enum { SHARES_HEAD_BYTES = 336, SHARES_PIECE_WORDS = 65536 };
 
@@ -44,8 +43,9 @@ void shares_end(shares_writer *w);
 /* ---- a party's side ---- */
 
 typedef struct shares_file {
-    file_map map;
-    const char *path; /* the caller's */
+    const char *path; /* the caller's; NULL: no file */
+    int fd;           /* negative: it is not open */
+    uint64_t len;     /* bytes, when it was opened */
     uint8_t id[32];   /* of the sharing: the same in its three files, and in no others */
     uint64_t words;
     bool sealed[2];      /* of component p and p + 1: it stands in the file */
@@ -54,14 +54,15 @@ typedef struct shares_file {
     uint8_t head[32];    /* hash of the head, which all pieces are sealed with */
     uint64_t *piece;     /* the piece that was opened last, `at`; UINT64_MAX: none */
     uint64_t at;
+    uint8_t *sealed_piece; /* as it stands in the file */
 } shares_file;
 
-/* Maps a file of this party, whose identity has this seed, and looks at its head: 0, or -1 and a
+/* Opens a file of this party, whose identity has this seed, and looks at its head: 0, or -1 and a
  * line that names the file, says what it is of instead, and what to do. */
 int shares_open(shares_file *out, const char *path, const shares_of *of, uint8_t party,
                 const uint8_t seed[32], const flag_message *m);
 /* Both components of `count` weights from number `from` on. 0, or -1 and a line: a piece is
- * damaged. What was read of the file leaves memory. */
+ * damaged, or the file was cut since it was opened. */
 int shares_read(shares_file *f, uint64_t from, uint64_t count, uint64_t *lo, uint64_t *hi,
                 const flag_message *m);
 /* Every piece opens: as shares_read(). */

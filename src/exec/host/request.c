@@ -131,6 +131,7 @@ int uvcc_request_opened(uvcc_request *r, uint8_t party) {
 /* Component j as party p has it: each is with two of them. */
 static const uint8_t *output_of(const uvcc_request *r, unsigned p, unsigned j) {
     const uint64_t n = uvcci_request_values(r->shape.out_rows, r->shape.out_cols);
+    assert(r->party[p].answered && (j == p || j == (p + 1) % 3));
     return r->party[p].answer.bytes + UVCCI_ANSWER_HEAD + (j == p ? 0 : 8 * n);
 }
 

@@ -51,6 +51,8 @@ void uvcci_put_shape(const uvcc_request_shape *s, uint8_t *body);
 bool uvcci_get_shape(uvcc_request_shape *s, const uint8_t *body, uint64_t total);
 
 bool uvcci_piece_read(uvcci_piece *p, const uint8_t *message, size_t len);
+/* It is none that uvcci_piece_read() reads, for its version is not this one. */
+bool uvcci_piece_of_other_version(const uint8_t *message, size_t len);
 /* Sends pieces until the dialog takes no more: 1 all went out, 0 not yet, or an error. */
 int uvcci_body_send(uvcci_body *b, uint8_t kind, uint8_t party, const uint8_t id[16],
                     const uvcc_allocator *al, uvcc_dialog *d, uint64_t now);

@@ -94,6 +94,10 @@ bool uvcci_piece_read(uvcci_piece *p, const uint8_t *m, size_t len) {
            p->offset % UVCCI_PIECE_BYTES == 0 && p->len == piece_len(p->total, p->offset);
 }
 
+bool uvcci_piece_of_other_version(const uint8_t *m, size_t len) {
+    return len > UVCCI_PIECE_HEAD && memcmp(m, MAGIC, sizeof MAGIC) == 0 && m[4] != VERSION;
+}
+
 int uvcci_body_send(uvcci_body *b, uint8_t kind, uint8_t party, const uint8_t id[16],
                     const uvcc_allocator *al, uvcc_dialog *d, uint64_t now) {
     assert(kind <= UVCCI_REQUEST_ANSWERS && party < UVCC_PARTIES && b->sent <= b->total);

@@ -228,10 +228,17 @@ static void whole(uvcc_service *s, client *c, asked *q) {
     q->order = ++s->orders;
 }
 
+static void warn(const uvcc_service *s, const char *line) {
+    if (s->cfg.log.write != NULL)
+        s->cfg.log.write(s->cfg.log.user, UVCC_LOG_WARN, line);
+}
+
 /* All pieces are there: is it a request, and is there room for its answer? */
 static int judge(uvcc_service *s, client *c, asked *q) {
-    if (!uvcci_get_shape(&q->shape, q->asks.bytes, q->asks.total))
+    if (!uvcci_get_shape(&q->shape, q->asks.bytes, q->asks.total)) {
+        warn(s, "service: a request whose head and length are none, which is refused");
         return answer(s, c, q, UVCC_REQUEST_REFUSED, 0, NULL, NULL);
+    }
     const uint64_t more = uvcci_answer_bytes(&q->shape, UVCC_REQUEST_OK);
     if (c->bytes + more > s->cfg.client_bytes)
         return answer(s, c, q, UVCC_REQUEST_BUSY, 0, NULL, NULL);
@@ -293,8 +300,10 @@ static int take(uvcc_service *s, client *c, const uvcc_dialog_message *m) {
     uvcci_piece p;
     if (!uvcci_piece_read(&p, m->data, m->len) || p.kind != UVCCI_REQUEST_ASKS ||
         p.party != s->cfg.party || p.total < UVCCI_REQUEST_HEAD) {
-        if (s->cfg.log.write != NULL)
-            s->cfg.log.write(s->cfg.log.user, UVCC_LOG_WARN, "service: a message of another form");
+        warn(s, uvcci_piece_of_other_version(m->data, m->len)
+                    ? "service: a request of another version, which gets no answer; "
+                      "the client and the parties need the same"
+                    : "service: a message of another form, which gets no answer");
         return 0;
     }
     asked *q = c->first;
