@@ -130,15 +130,11 @@ def gone():
         job = Job(d, wait_s=5)
         parts, master = job.running(2)
         parts[2].send_signal(signal.SIGSTOP)
-        names = 0  # who sees it first tells the other that it ends
-        for p in (0, 1):
+        for p in (0, 1):  # who sees it first ends, and the other then
             said = parts[p].communicate()[1]
-            first = f"party 2 (unix:{d}/2) is connected and says nothing, for 5 s now" in said
-            names += first
             check(f"party {p} waits no longer for one that was stopped: {said.strip()}", parts[p].returncode == 1 and
-                  (first or "a peer aborted" in said))
+                  f"party 2 (unix:{d}/2) is connected and says nothing" in said)
             check("its row has what was measured", job.row(p)["timing"]["online_time_s_mean"] > 0)
-        check("it is said who was stopped", names != 0)
         parts[2].send_signal(signal.SIGCONT)
         parts[2].communicate()
         os.close(master)

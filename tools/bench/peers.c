@@ -76,10 +76,26 @@ static bool is_away(const peers *x, unsigned q, char out[PEERS_TEXT_BYTES]) {
     return true;
 }
 
+/* Whether a peer is there and was not heard for half of the time after which that is an end: the
+ * other one may see it first, and end. */
+static bool is_quiet(const peers *x, unsigned q, char out[PEERS_TEXT_BYTES]) {
+    uvcc_peer_info at = {.size = sizeof at};
+    if (q == x->party || !x->numbers.in_net ||
+        uvcc_session_peer_info(x->numbers.s, (uint8_t)q, &at) != 0 || at.heard_ns == UVCC_NEVER ||
+        peers_now() - at.heard_ns < x->job->wait_s * S / 2)
+        return false;
+    (void)snprintf(out, PEERS_TEXT_BYTES, "party %u (%s) is connected and says nothing", q,
+                   x->job->address[q]);
+    return true;
+}
+
 void peers_away(const peers *x, char out[PEERS_TEXT_BYTES]) {
     *out = '\0';
     for (unsigned q = 0; x != NULL && q < UVCC_PARTIES; q++)
         if (is_away(x, q, out))
+            return;
+    for (unsigned q = 0; x != NULL && q < UVCC_PARTIES; q++)
+        if (is_quiet(x, q, out))
             return;
 }
 
