@@ -36,7 +36,7 @@ bool peers_given_up(const peers *x); /* false if x is NULL */
 void peers_configure(peers *x, uvcc_cpu_config *executor);
 uint64_t peers_now(void);
 
-/* A line on a peer that is not there now; "" if both are, or x is NULL. */
+/* A line on a peer that is not there now, or says nothing; "" if there is none, or x is NULL. */
 #define PEERS_TEXT_BYTES 640u
 void peers_away(const peers *x, char out[PEERS_TEXT_BYTES]);
 
