@@ -74,9 +74,9 @@ class Shared(Service):
                        cwd=self.directory, check=True, stdout=subprocess.DEVNULL)
         return read_json(f'{self.directory}/want.json')
 
-    def asks(self, name='alice', ids=IDS):
+    def asks(self, name='alice', ids=IDS, **run):
         """A client that has begun."""
-        config = {'job': 'shared', 'identity': f'{name}.key', 'run': self.run_of, 'parties':
+        config = {'job': 'shared', 'identity': f'{name}.key', 'run': {**self.run_of, **run}, 'parties':
                   [{'address': f'unix:clients-{p}.sock', 'key': self.config[p]['parties'][p]['key']} for p in range(3)]}
         with open(f'{self.directory}/{name}.json', 'w', encoding='utf-8') as f:
             json.dump(config, f)
@@ -202,7 +202,7 @@ def serves_streamed(a, directory):
             s.start(0)
             s.start(1)
             s.start(2, *(['--die-after-step', '3'] if model == 'gpt2' else []))
-            clients = [s.asks(), s.asks('bob', other)]
+            clients = [s.asks(), s.asks('bob', other, weights='secret')] # another word for secret ones
             if model == 'gpt2':
                 s.wait(lambda s=s: not s.alive(2), 'a party dies')
                 s.start(2)
