@@ -282,6 +282,12 @@ UVCC_API int uvcc_model_forward_streamed(const uvcc_model_config *c, uvcc_progra
                                          uint8_t receiver, uint32_t *tensors,
                                          const uvcc_allocator *al, char *message,
                                          size_t message_cap) UVCC_MUST_USE;
+/** The same for values that are no party's, as of uvcc_model_forward_shared: X, and PADDING where
+ * the model has it, are PERSIST tensors whose shares hosts set before "embed", which has no inputs;
+ * Y stays behind "head", which opens nothing. Errors as of uvcc_model_forward_streamed. */
+UVCC_API int uvcc_model_forward_streamed_shared(const uvcc_model_config *c, uvcc_program *p,
+                                                uint32_t *tensors, const uvcc_allocator *al,
+                                                char *message, size_t message_cap) UVCC_MUST_USE;
 /** "layer", or "window" of a layer whose tokens see a window where those of layer 0 do not, or the
  * other way round. NULL: there is no such layer. */
 UVCC_API const char *uvcc_model_streamed_entry(const uvcc_model_config *c, uint32_t layer);

@@ -38,6 +38,7 @@ OPTIONAL = {
     'uvcc_model_forward': {'message'},
     'uvcc_model_forward_shared': {'message'},
     'uvcc_model_forward_streamed': {'message'},
+    'uvcc_model_forward_streamed_shared': {'message'},
     'uvcc_model_inputs': {'padding'},
     'uvcc_model_program': {'message'},
     'uvcc_model_reference': {'padding', 'message'},

@@ -124,7 +124,7 @@ def infers(uvcc, directory, model, weights):
 
 
 def serves(uvcc, directory, model, weights):
-    """One request of a client."""
+    """Two requests of a client: the first may leave nothing behind."""
     key = subprocess.run([uvcc, 'keygen', '--out', f'{directory}/alice.key'], check=True, stdout=subprocess.PIPE, text=True).stdout
     run = run_of('serve', model, weights)
     clients = {p: {'clients': {'listen': f'unix:clients-{p}.sock', 'list': [{'name': 'alice', 'key': key.strip()}]}} for p in range(3)}
@@ -134,7 +134,7 @@ def serves(uvcc, directory, model, weights):
                    [{'address': f'unix:clients-{p}.sock', 'key': s.config[p]['parties'][p]['key']} for p in range(3)]}, f)
     try:
         start(s, model)
-        client = subprocess.Popen([uvcc, 'client', '--config', 'client.json', '--ids', IDS, '--output', 'answer.json', '--patience',
+        client = subprocess.Popen([uvcc, 'client', '--config', 'client.json', '--ids', f'{IDS};{IDS}', '--output', 'answer.json', '--patience',
                                    str(int(WAIT_S))], cwd=directory, stderr=subprocess.DEVNULL)
         s.clients.append(client)
         while client.poll() is None:
@@ -156,7 +156,7 @@ def one_process(uvcc, directory, model, weights):
     return [(usage.ru_maxrss << 10) / 3]
 
 
-CASES = {'infers': ('infer', infers, ['secret', 'shared', 'streamed']), 'serves': ('serve', serves, ['secret', 'shared']),
+CASES = {'infers': ('infer', infers, ['secret', 'shared', 'streamed']), 'serves': ('serve', serves, ['secret', 'shared', 'streamed']),
          'one_process': ('infer', one_process, ['secret'])}
 
 

@@ -40,9 +40,9 @@ class Shared(Service):
         data = {p: {'shares': f'shares/party-{p}.shares'} for p in range(3)}
         changes = {}
         if kind == 'serve':
-            alice = subprocess.run([a.uvcc, 'keygen', '--out', f'{directory}/alice.key'], check=True, stdout=subprocess.PIPE,
-                                   text=True).stdout.strip()
-            changes = {p: {'clients': {'listen': f'unix:clients-{p}.sock', 'list': [{'name': 'alice', 'key': alice}]}} for p in range(3)}
+            known = [{'name': name, 'key': subprocess.run([a.uvcc, 'keygen', '--out', f'{directory}/{name}.key'], check=True,
+                                                          stdout=subprocess.PIPE, text=True).stdout.strip()} for name in ('alice', 'bob')]
+            changes = {p: {'clients': {'listen': f'unix:clients-{p}.sock', 'list': known}} for p in range(3)}
         else:
             data[0]['ids'] = IDS
             changes[0] = {'output': {'answer': 'answer.json'}}
@@ -68,25 +68,33 @@ class Shared(Service):
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         return done.returncode, done.stderr
 
-    def wanted(self):
+    def wanted(self, ids=IDS):
         numbers = [word for key, value in NUMBERS.items() for word in (f'--{key.replace("_", "-")}', str(value))]
-        subprocess.run([self.uvcc, 'infer', '--model', self.model, '--ids', IDS, '--gives', self.run_of['gives'], *numbers, '--output', 'want.json'],
+        subprocess.run([self.uvcc, 'infer', '--model', self.model, '--ids', ids, '--gives', self.run_of['gives'], *numbers, '--output', 'want.json'],
                        cwd=self.directory, check=True, stdout=subprocess.DEVNULL)
         return read_json(f'{self.directory}/want.json')
 
-    def asked(self):
-        """What a client is told."""
-        config = {'job': 'shared', 'identity': 'alice.key', 'run': self.run_of, 'parties':
+    def asks(self, name='alice', ids=IDS, **run):
+        """A client that has begun."""
+        config = {'job': 'shared', 'identity': f'{name}.key', 'run': {**self.run_of, **run}, 'parties':
                   [{'address': f'unix:clients-{p}.sock', 'key': self.config[p]['parties'][p]['key']} for p in range(3)]}
-        with open(f'{self.directory}/client.json', 'w', encoding='utf-8') as f:
+        with open(f'{self.directory}/{name}.json', 'w', encoding='utf-8') as f:
             json.dump(config, f)
-        client = subprocess.Popen([self.uvcc, 'client', '--config', 'client.json', '--ids', IDS, '--output', 'answer.json', '--patience',
-                                   str(int(WAIT_S))], cwd=self.directory)
+        client = subprocess.Popen([self.uvcc, 'client', '--config', f'{name}.json', '--ids', ids, '--output', f'{name}.answer.json',
+                                   '--patience', str(int(WAIT_S))], cwd=self.directory)
+        client.answer = f'{self.directory}/{name}.answer.json'
         self.clients.append(client)
+        return client
+
+    def told(self, client):
         while client.poll() is None:
             self.hear(0.05)
         assert client.returncode == 0, client.returncode
-        return read_json(f'{self.directory}/answer.json')
+        return read_json(client.answer)
+
+    def asked(self):
+        """What a client is told."""
+        return self.told(self.asks())
 
 
 def weights_of(model):
@@ -176,6 +184,33 @@ def serves(a, directory):
         s.stop()
     finally:
         s.end()
+
+
+def serves_streamed(a, directory):
+    """A layer's weights at a time, for each request: keys of tokens, padding, layers of two windows; a layer's alone. Two clients
+    at once. A party is killed between two layers of a request."""
+    other = ','.join(reversed(IDS.split(',')))
+    for model, gives, more in (('gpt2', 'logits', {}), ('gpt_neo', 'last', {}), ('bert_labels', 'labels', {'padding': True})):
+        place = f'{directory}/{model}'
+        os.mkdir(place)
+        s = Shared(a, place, 'serve', model=model, gives=gives, weights='streamed', **more)
+        try:
+            s.made()
+            planned = subprocess.run([s.uvcc, 'plan', '--config', 'party-0.json'], cwd=place, check=True, stdout=subprocess.PIPE, text=True).stdout
+            assert all(f'\n{entry} ' in planned for entry in ('choose', 'embed', 'layer', 'head')), planned
+            assert ('\nwindow ' in planned) == (model == 'gpt_neo'), planned
+            s.start(0)
+            s.start(1)
+            s.start(2, *(['--die-after-step', '3'] if model == 'gpt2' else []))
+            clients = [s.asks(), s.asks('bob', other, weights='secret')] # another word for secret ones
+            if model == 'gpt2':
+                s.wait(lambda s=s: not s.alive(2), 'a party dies')
+                s.start(2)
+            assert [s.told(client) for client in clients] == [s.wanted(), s.wanted(other)], model
+            assert s.asked() == s.wanted(), model
+            s.stop()
+        finally:
+            s.end()
 
 
 def other_sharings(a, directory):
@@ -294,7 +329,7 @@ def full(a, directory):
         s.end()
 
 
-CASES = {'infers': infers, 'streams': streams, 'serves': serves, 'other_sharings': other_sharings, 'refusals': refusals, 'words': words, 'full': full}
+CASES = {'infers': infers, 'streams': streams, 'serves': serves, 'serves_streamed': serves_streamed, 'other_sharings': other_sharings, 'refusals': refusals, 'words': words, 'full': full}
 
 
 def main():

@@ -1372,8 +1372,15 @@ static void run_entry(uvcc_reference *r, const uvcc_program *p, const char *name
         fail_msg("%s: %s", name, why);
 }
 
-/* The pass a layer at a time, its weights in the tensors of one: what opens is the same. */
-static void same_of_layers(uvcc_model_config c) {
+static void stays(const uvcc_program *p, const char *name) {
+    const int t = uvcc_program_find(p, name);
+    assert_true(t >= 0);
+    assert_int_equal(uvcc_program_tensor_at(p, (uint32_t)t)->lifetime, UVCC_PERSIST);
+}
+
+/* The pass a layer at a time, its weights in the tensors of one: what opens, or stays, is the same.
+ */
+static void same_of_layers_with(uvcc_model_config c, bool shared) {
     const uvcc_allocator al = uvcc_host_allocator();
     uvcc_model_weight w;
     uint32_t tensor[64];
@@ -1385,7 +1392,9 @@ static void same_of_layers(uvcc_model_config c) {
     make_twin(&v);
     assert_int_equal(uvcc_program_new(&p, &al), 0);
     assert_int_equal(
-        uvcc_model_forward_streamed(&c, p, 1, UVCC_TO_ALL, tensor, &al, why, sizeof why), 0);
+        shared ? uvcc_model_forward_streamed_shared(&c, p, tensor, &al, why, sizeof why)
+               : uvcc_model_forward_streamed(&c, p, 1, UVCC_TO_ALL, tensor, &al, why, sizeof why),
+        0);
     assert_int_equal(uvcc_program_finish(p, why, sizeof why), 0);
     assert_int_equal(uvcc_program_find(p, "L1.WQ"), UVCC_ERR_NOT_FOUND);
     assert_int_equal(uvcc_reference_new(&r, p, &al), 0);
@@ -1405,14 +1414,29 @@ static void same_of_layers(uvcc_model_config c) {
                   : step == c.layers + 1 ? "head"
                                          : uvcc_model_streamed_entry(&c, step - 1));
     }
-    const int head = uvcc_program_find_entry(p, "head");
+    const int head = uvcc_program_find_entry(p, "head"), kept = uvcc_program_find(p, "Y");
     const uvcc_io_desc *io = uvcc_program_output_at(p, (uint32_t)head, 0);
-    assert_int_equal(io->id, UVCC_MODEL_OUT_Y);
-    assert_memory_equal(uvcc_reference_get(r, io->tensor), v.y, v.out * sizeof *v.y);
+    if (shared) {
+        assert_null(io);
+        assert_null(uvcc_program_input_at(p, (uint32_t)uvcc_program_find_entry(p, "embed"), 0));
+        stays(p, "X");
+        stays(p, "Y");
+        if (c.padding)
+            stays(p, "PADDING");
+    } else {
+        assert_int_equal(io->id, UVCC_MODEL_OUT_Y);
+    }
+    assert_memory_equal(uvcc_reference_get(r, shared ? (uint32_t)kept : io->tensor), v.y,
+                        v.out * sizeof *v.y);
     assert_null(uvcc_model_streamed_entry(&c, c.layers));
     uvcc_reference_free(r);
     uvcc_program_free(p);
     free_values(&v);
+}
+
+static void same_of_layers(uvcc_model_config c) {
+    same_of_layers_with(c, false);
+    same_of_layers_with(c, true);
 }
 
 static void test_streamed(void **state) {
@@ -1444,6 +1468,8 @@ static void test_streamed(void **state) {
     c.weights = UVCC_MODEL_PUBLIC_WEIGHTS;
     assert_int_equal(uvcc_program_new(&p, &al), 0);
     assert_int_equal(uvcc_model_forward_streamed(&c, p, 0, 0, tensor, &al, why, sizeof why),
+                     UVCC_ERR_CONFIG);
+    assert_int_equal(uvcc_model_forward_streamed_shared(&c, p, tensor, &al, why, sizeof why),
                      UVCC_ERR_CONFIG);
     assert_string_equal(why, "weights: public ones are not streamed");
     c.weights = UVCC_MODEL_SECRET_WEIGHTS;

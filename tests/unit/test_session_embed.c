@@ -2,8 +2,8 @@
 /* test_session_embed.c - rows of a table by numbers that their owner alone knows: sessions give the
  * plaintext twin's words for tables of no powers of two, whoever the owner is, a party or a client
  * that is none, secret and public tables, two tables one below the other, sums; a number is in no
- * other party's memory, log or transcript; whatever a client gives for keys, sessions go on; what
- * cannot be is refused by name. */
+ * other party's memory, log or transcript; whatever a client gives for keys, sessions go on, and
+ * give what those keys stand for; what cannot be is refused by name. */
 #include "triangle.h"
 
 #include <uvcc/client.h>
@@ -21,6 +21,7 @@ typedef struct shape {
     uint8_t owner, bits;
     bool public_table, sum, in_place, to_owner;
     bool client; /* no party has the numbers; `owner` is whom the other values are by */
+    bool given;  /* of the table each component is set */
 } shape;
 
 typedef struct made {
@@ -97,11 +98,11 @@ static made make(const shape *s, const uvcc_allocator *al) {
                       s->client ? UVCC_PERSIST : UVCC_TRANSIENT, UVCC_ONE_HOT, UVCC_NO_TENSOR);
     if (!s->client)
         assert_true(uvcc_program_input(m.p, ID_IDS, m.ids, s->owner) >= 0);
-    m.table = s->public_table
-                  ? shared_as(m.p, "table", s->table, s->width, 40, UVCC_PERSIST, UVCC_PUBLIC,
-                              UVCC_NO_TENSOR)
-                  : test_tensor(m.p, "table", s->table, s->width, 40, 0, UVCC_TRANSIENT);
-    if (!s->public_table)
+    m.table = s->public_table ? shared_as(m.p, "table", s->table, s->width, 40, UVCC_PERSIST,
+                                          UVCC_PUBLIC, UVCC_NO_TENSOR)
+                              : test_tensor(m.p, "table", s->table, s->width, 40, 0,
+                                            s->given ? UVCC_PERSIST : UVCC_TRANSIENT);
+    if (!s->public_table && !s->given)
         assert_true(uvcc_program_input(m.p, ID_TABLE, m.table, (s->owner + 1) % 3) >= 0);
     if (s->sum) {
         const int t = uvcc_program_tensor(m.p, &(uvcc_tensor_desc){.name = "sum",
@@ -155,14 +156,18 @@ static void give(triangle *t, const made *m, uvcc_reference *ref, uint32_t step,
 }
 
 /* As the hosts of the parties do it, once a step is over. */
-static void set_keys(triangle *t, const made *m, uint64_t *share[3][2]) {
+static void set_shares(triangle *t, uint32_t tensor, uint64_t *share[3][2]) {
     for (unsigned p = 0; p < 3; p++) {
         int rc;
-        while ((rc = uvcc_session_set_shares(t->s[p], m->ids, share[p][0], share[p][1])) ==
+        while ((rc = uvcc_session_set_shares(t->s[p], tensor, share[p][0], share[p][1])) ==
                UVCC_ERR_AGAIN)
             assert_true(triangle_turn(t));
         assert_int_equal(rc, 0);
     }
+}
+
+static void set_keys(triangle *t, const made *m, uint64_t *share[3][2]) {
+    set_shares(t, m->ids, share);
 }
 
 /* Room for what each party gets. */
@@ -178,17 +183,21 @@ static void give_room(uint64_t *share[3][2]) {
         free(share[i / 2][i % 2]);
 }
 
-static void deal(triangle *t, const made *m, uvcc_reference *ref, const int64_t *ids,
-                 uint64_t *rng) {
+static void deal_into(const made *m, const int64_t *ids, uint64_t *rng, uint64_t *share[3][2]) {
     const uvcc_tensor_desc *d = uvcc_program_tensor_at(m->p, m->ids);
     const uvcc_random random = test_random(rng);
-    uint64_t *share[3][2];
     uint8_t sid_job[32];
     for (unsigned k = 0; k < 32; k++)
         sid_job[k] = (uint8_t)k; /* triangle.c's */
-    take_room(m, share);
     assert_int_equal(
         uvcc_client_deal(sid_job, d->bits, ids, (size_t)d->rows * d->cols, &random, share), 0);
+}
+
+static void deal(triangle *t, const made *m, uvcc_reference *ref, const int64_t *ids,
+                 uint64_t *rng) {
+    uint64_t *share[3][2];
+    take_room(m, share);
+    deal_into(m, ids, rng, share);
     set_keys(t, m, share);
     assert_int_equal(uvcc_reference_set(ref, m->ids, ids), 0);
     give_room(share);
@@ -340,6 +349,100 @@ static void test_any_keys(void **state) {
     uvcc_program_free(m.p);
     give_room(share);
     free(table);
+}
+
+/* ---- pairs of different numbers ---- */
+
+enum { ROWS = 6, TABLE = 300, WIDTH = 3, KINDS = 4 };
+static const shape unlike = {
+    .rows = ROWS, .table = TABLE, .width = WIDTH, .client = true, .given = true};
+
+/* Each component a table of its own; party p has those of p and of the next. */
+static void set_table(triangle *t, const made *m, uint64_t *component[3]) {
+    uint64_t *share[3][2];
+    for (unsigned p = 0; p < 3; p++)
+        for (unsigned i = 0; i < 2; i++)
+            share[p][i] = component[(p + i) % 3];
+    set_shares(t, m->table, share);
+}
+
+/* The pair of component c as one dealt it for numbers of its own. */
+static void deal_unlike(const made *m, int64_t ids[3][ROWS], uint64_t *rng, uint64_t *share[3][2]) {
+    const size_t bytes = (size_t)uvcc_program_share_words(m->p, m->ids) * 8;
+    uint64_t *dealt[3][2];
+    take_room(m, dealt);
+    for (unsigned c = 0; c < 3; c++) {
+        deal_into(m, ids[c], rng, dealt);
+        memcpy(share[c][0], dealt[c][0], bytes);
+        memcpy(share[(c + 2) % 3][1], dealt[(c + 2) % 3][1], bytes);
+    }
+    give_room(dealt);
+}
+
+/* 2^63 more for the row beside, in the same four, in the pairs of these components: its own
+ * negative, so that nothing hangs on whose control bit is set. */
+static void add_beside(const made *m, int64_t ids[3][ROWS], unsigned components,
+                       uint64_t *share[3][2]) {
+    const unsigned bits = uvcc_program_tensor_at(m->p, m->ids)->bits;
+    const size_t words = uvcc_client_key_words(bits), first_final = 2 * (bits - 2);
+    for (unsigned c = 0; c < 3; c++)
+        for (size_t i = 0; i < ROWS && (components >> c & 1) != 0; i++) {
+            const size_t at = i * words + first_final + (((size_t)ids[c][i] & 3) ^ 1);
+            share[c][0][at] += UINT64_C(1) << 63;
+            share[(c + 2) % 3][1][at] += UINT64_C(1) << 63;
+        }
+}
+
+/* What a client asks whose pair of component c stands for t_c, is the sum of t_c E_c: each
+ * component of the table is read by itself, and nothing tells a party so. The step after it is
+ * sound. */
+static void test_unlike_pairs(void **state) {
+    (void)state;
+    static const unsigned beside[KINDS] = {0, 7, 1, 0};
+    test_alloc mem = {0};
+    const uvcc_allocator al = test_allocator(&mem);
+    const made m = make(&unlike, &al);
+    uint64_t rng = SEED, *share[3][2], *component[3];
+    triangle t;
+    for (unsigned c = 0; c < 3; c++) {
+        component[c] = malloc(TABLE * WIDTH * sizeof **component);
+        assert_non_null(component[c]);
+        for (size_t k = 0; k < TABLE * WIDTH; k++)
+            component[c][k] = c < 2 ? test_rand(&rng)
+                                    : (test_rand(&rng) >> 25) - component[0][k] - component[1][k];
+    }
+    take_room(&m, share);
+    triangle_open(&t, m.p, &(triangle_options){.seed = SEED});
+    triangle_ready(&t);
+    set_table(&t, &m, component);
+    for (uint32_t step = 0; step < KINDS; step++) {
+        int64_t ids[3][ROWS];
+        for (unsigned c = 0; c < 3; c++)
+            for (unsigned i = 0; i < ROWS; i++) /* other rows in the first step alone */
+                ids[c][i] = step == 0 || c == 0 ? (int64_t)(test_rand(&rng) % TABLE) : ids[0][i];
+        deal_unlike(&m, ids, &rng, share);
+        add_beside(&m, ids, beside[step], share);
+        set_keys(&t, &m, share);
+        triangle_agree(&t, step, 0);
+        triangle_finish(&t, step + 1);
+        for (size_t i = 0; i < ROWS * WIDTH; i++) {
+            uint64_t want = 0;
+            for (unsigned c = 0; c < 3; c++) {
+                const size_t row = (size_t)ids[c][i / WIDTH], col = i % WIDTH;
+                want += component[c][row * WIDTH + col];
+                want += (uint64_t)(beside[step] >> c & 1) * component[c][(row ^ 1) * WIDTH + col]
+                        << 63;
+            }
+            for (unsigned p = 0; p < 3; p++)
+                assert_int_equal(uvcc_session_output(t.s[p], step, ID_OUT)[i], want);
+        }
+    }
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(m.p);
+    give_room(share);
+    for (unsigned c = 0; c < 3; c++)
+        free(component[c]);
 }
 
 /* ---- what is refused ---- */
@@ -725,6 +828,7 @@ int main(void) {
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_any_keys),
+        cmocka_unit_test(test_unlike_pairs),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_too_many_tiles),
         cmocka_unit_test(test_bad_numbers),

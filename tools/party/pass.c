@@ -386,11 +386,58 @@ static int set_some(pass *v, const work_worker *w, uvcc_session *s, uint32_t lay
 int pass_set_weights(pass *v, const work_worker *w, uvcc_session *s) {
     if (v->run.weights == PASS_SECRET)
         return EXIT_DONE;
-    return set_some(v, w, s, v->run.weights == PASS_STREAMED ? UVCC_MODEL_NO_LAYER : ALL_LAYERS);
+    return set_some(v, w, s, pass_streams(v) ? UVCC_MODEL_NO_LAYER : ALL_LAYERS);
 }
 
-int pass_set_layer(pass *v, const work_worker *w, uvcc_session *s, uint32_t layer) {
-    return set_some(v, w, s, layer);
+/* ---- streamed weights ---- */
+
+bool pass_streams(const pass *v) {
+    return v->run.weights == PASS_STREAMED;
+}
+
+uint32_t pass_streamed_steps(const pass *v) {
+    return v->f.p.config.layers + 2;
+}
+
+static bool has_layer(const pass *v, uint32_t step) {
+    return step >= 1 && step <= v->f.p.config.layers;
+}
+
+const char *pass_streamed_entry(const pass *v, uint32_t step) {
+    return has_layer(v, step) ? uvcc_model_streamed_entry(&v->f.p.config, step - 1)
+           : step == 0        ? "embed"
+                              : "head";
+}
+
+int pass_set_streamed(pass *v, const work_worker *w, uvcc_session *s, uint32_t step) {
+    return has_layer(v, step) ? set_some(v, w, s, step - 1) : EXIT_DONE;
+}
+
+int pass_program(pass *v, uvcc_program **out,
+                 int (*add)(const pass *v, uvcc_program *p, uint32_t *tensors, char *why,
+                            size_t cap)) {
+    const uvcc_allocator al = uvcc_host_allocator();
+    char why[MESSAGE_BYTES] = "";
+    uvcc_program *p = NULL;
+    uint32_t *tensors = calloc(uvcc_model_weight_count(&v->f.p.config), sizeof *tensors);
+    int rc = tensors == NULL ? UVCC_ERR_NOMEM : uvcc_program_new(&p, &al);
+    if (rc == 0)
+        rc = add(v, p, tensors, why, sizeof why);
+    if (rc >= 0)
+        rc = uvcc_program_finish(p, why, sizeof why);
+    free(v->tensor);
+    v->tensor = NULL;
+    if (pass_streams(v))
+        v->tensor = tensors;
+    else
+        free(tensors);
+    if (rc >= 0) {
+        *out = p;
+        return EXIT_DONE;
+    }
+    uvcc_program_free(p);
+    return report_error(EXIT_BAD_INPUT, "%s: %s: %s", v->file, v->where,
+                        why[0] != '\0' ? why : uvcc_error_text(rc));
 }
 
 /* ---- shares of weights ---- */

@@ -101,8 +101,16 @@ const int64_t *pass_weight(pass *v, uint32_t id);
 /* Those that are no input: public ones, which everybody sets alike, and shares from a file. As
  * first_values() of work.h. */
 int pass_set_weights(pass *v, const work_worker *w, uvcc_session *s);
-/* Of streamed weights those of a layer, before its step: as prepare() of work.h. */
-int pass_set_layer(pass *v, const work_worker *w, uvcc_session *s, uint32_t layer);
+/* Of streamed weights: the steps of a pass, one for each layer and one before and behind them; the
+ * entry of one of them; a layer's weights before its step, as prepare() of work.h. */
+bool pass_streams(const pass *v);
+uint32_t pass_streamed_steps(const pass *v);
+const char *pass_streamed_entry(const pass *v, uint32_t step);
+int pass_set_streamed(pass *v, const work_worker *w, uvcc_session *s, uint32_t step);
+/* A program that add() makes, with the tensor of each weight; *v keeps those of streamed ones. */
+int pass_program(pass *v, uvcc_program **out,
+                 int (*add)(const pass *v, uvcc_program *p, uint32_t *tensors, char *why,
+                            size_t cap));
 /* As share() and agree() of work.h. */
 int pass_share(pass *v, const work_config *c, const char *dir);
 uint64_t pass_agree(const pass *v, const char **name);

@@ -19,6 +19,11 @@ typedef struct served_kind {
     uint32_t (*weight_steps)(const void *served);
     uint32_t (*weight_entry)(const void *served, const uvcc_program *p, uint32_t step);
     const int64_t *(*weight)(void *served, uint32_t id);
+    /* A request takes so many steps, one behind the other; the entry of one; what is set before it,
+     * as prepare() of work.h. NULL: one, serving_program.serve_entry, with nothing. */
+    uint32_t (*parts)(const void *served);
+    const char *(*part_entry)(const void *served, uint32_t part);
+    int (*before_part)(void *served, const work_worker *w, uvcc_session *s, uint32_t part);
     /* Weights that are no input: as of work.h. */
     int (*first_values)(void *served, const work_worker *w, uvcc_session *s);
     /* As of work.h; NULL: nothing. */

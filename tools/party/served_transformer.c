@@ -62,9 +62,6 @@ static int transformer_open(void **of, const work_config *c, serving_form *form)
         return report_error(EXIT_FAILED, "out of memory");
     v->c = *c;
     int status = pass_read_served(&v->v, c->file, "job.run", c->run);
-    if (status == EXIT_DONE && v->v.run.weights == PASS_STREAMED)
-        status = bad(v, "job.run.weights: \"streamed\" is of jobs that infer; a service keeps its "
-                        "weights: give \"shared\"");
     if (status == EXIT_DONE)
         status = work_alone(c, "serves");
     if (status == EXIT_DONE) {
@@ -82,34 +79,43 @@ static int transformer_open(void **of, const work_config *c, serving_form *form)
 
 /* ---- what is computed ---- */
 
-static int add_all(const served *v, uvcc_program *p, uint32_t *tensors, char *why, size_t cap) {
+static int add_all(const pass *v, uvcc_program *p, uint32_t *tensors, char *why, size_t cap) {
+    const uvcc_model_config *c = &v->f.p.config;
     const uvcc_allocator al = uvcc_host_allocator();
-    int rc = pass_add_weights(&v->v, p, tensors, why, cap);
+    int rc = pass_streams(v) ? 0 : pass_add_weights(v, p, tensors, why, cap);
     if (rc == 0)
         rc = serving_add_choose(p, SERVE_WORDS, SERVE_WORD_BITS);
-    if (rc == 0)
-        rc = uvcc_model_forward_shared(&v->v.f.p.config, p, tensors, &al, why, cap);
-    return rc == 0 ? uvcc_program_finish(p, why, cap) : rc;
+    if (rc != 0)
+        return rc;
+    return pass_streams(v) ? uvcc_model_forward_streamed_shared(c, p, tensors, &al, why, cap)
+                           : uvcc_model_forward_shared(c, p, tensors, &al, why, cap);
+}
+
+/* A pass, or one by layers. */
+static uint32_t parts(const void *of) {
+    const served *v = of;
+    return pass_streams(&v->v) ? pass_streamed_steps(&v->v) : 1;
+}
+
+static const char *part_entry(const void *of, uint32_t part) {
+    const served *v = of;
+    return pass_streams(&v->v) ? pass_streamed_entry(&v->v, part) : "forward";
+}
+
+static int before_part(void *of, const work_worker *w, uvcc_session *s, uint32_t part) {
+    served *v = of;
+    return pass_streams(&v->v) ? pass_set_streamed(&v->v, w, s, part) : EXIT_DONE;
 }
 
 static int transformer_program(void *of, uvcc_program **out, serving_program *at) {
-    const served *v = of;
-    const uvcc_allocator al = uvcc_host_allocator();
-    char why[MESSAGE_BYTES] = "";
+    served *v = of;
     uvcc_program *p = NULL;
-    uint32_t *tensors = calloc(uvcc_model_weight_count(&v->v.f.p.config), sizeof *tensors);
-    int rc = tensors == NULL ? UVCC_ERR_NOMEM : uvcc_program_new(&p, &al);
-    if (rc == 0)
-        rc = add_all(v, p, tensors, why, sizeof why);
-    free(tensors);
-    if (rc != 0) {
-        uvcc_program_free(p);
-        return report_error(EXIT_BAD_INPUT, "%s: job.run: %s", v->c.file,
-                            why[0] != '\0' ? why : uvcc_error_text(rc));
-    }
+    const int status = pass_program(&v->v, &p, add_all);
+    if (status != EXIT_DONE)
+        return status;
     const int padding = uvcc_program_find(p, "PADDING");
     *at = (serving_program){.choose_entry = (uint32_t)uvcc_program_find_entry(p, "choose"),
-                            .serve_entry = (uint32_t)uvcc_program_find_entry(p, "forward"),
+                            .serve_entry = (uint32_t)uvcc_program_find_entry(p, part_entry(v, 0)),
                             .asked = (uint32_t)uvcc_program_find(p, "X"),
                             .answer = (uint32_t)uvcc_program_find(p, "Y"),
                             .padding = padding < 0 ? UVCC_NO_TENSOR : (uint32_t)padding};
@@ -149,6 +155,9 @@ const served_kind served_transformer = {.open = transformer_open,
                                         .weight_steps = weight_steps,
                                         .weight_entry = weight_entry,
                                         .weight = give_weight,
+                                        .parts = parts,
+                                        .part_entry = part_entry,
+                                        .before_part = before_part,
                                         .first_values = first_values,
                                         .agree = agree,
                                         .share = share};

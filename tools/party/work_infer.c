@@ -149,80 +149,40 @@ static int infer_open(void **work, const work_config *c) {
 
 /* ---- what is computed ---- */
 
-static bool streams(const infer_work *v) {
-    return v->v.run.weights == PASS_STREAMED;
-}
-
-/* Entries for the steps that give weights, and the pass; or the pass a layer at a time, whose
- * weights' tensors are remembered. */
-static int add_entries(infer_work *v, uvcc_program *p, uint32_t *tensors, char *why, size_t cap) {
-    const uvcc_model_config *c = &v->v.f.p.config;
+/* Entries for the steps that give weights, and the pass; or the pass a layer at a time. */
+static int add_entries(const pass *v, uvcc_program *p, uint32_t *tensors, char *why, size_t cap) {
+    const uvcc_model_config *c = &v->f.p.config;
     const uvcc_allocator al = uvcc_host_allocator();
-    const uint8_t owner = (uint8_t)v->v.run.input_owner, to = v->v.o.receiver;
-    if (streams(v))
+    const uint8_t owner = (uint8_t)v->run.input_owner, to = v->o.receiver;
+    if (pass_streams(v))
         return uvcc_model_forward_streamed(c, p, owner, to, tensors, &al, why, cap);
-    const int rc = pass_add_weights(&v->v, p, tensors, why, cap);
+    const int rc = pass_add_weights(v, p, tensors, why, cap);
     return rc != 0 ? rc
                    : uvcc_model_forward(c, p, tensors, owner, to, UVCC_TRANSIENT, &al, why, cap);
 }
 
 static int make_program(void *work, const work_worker *w, uvcc_program **out) {
     infer_work *v = work;
-    const uvcc_model_config *c = &v->v.f.p.config;
-    const uvcc_allocator al = uvcc_host_allocator();
-    char why[MESSAGE_BYTES] = "";
-    uvcc_program *p = NULL;
-    uint32_t *tensors = calloc(uvcc_model_weight_count(c), sizeof *tensors);
     (void)w;
-    int rc = tensors == NULL ? UVCC_ERR_NOMEM : uvcc_program_new(&p, &al);
-    if (rc == 0)
-        rc = add_entries(v, p, tensors, why, sizeof why);
-    if (rc >= 0)
-        rc = uvcc_program_finish(p, why, sizeof why);
-    free(v->v.tensor);
-    v->v.tensor = NULL;
-    if (streams(v))
-        v->v.tensor = tensors;
-    else
-        free(tensors);
-    if (rc >= 0) {
-        *out = p;
-        return EXIT_DONE;
-    }
-    uvcc_program_free(p);
-    return report_error(EXIT_BAD_INPUT, "%s: job.run: %s", v->c.file,
-                        why[0] != '\0' ? why : uvcc_error_text(rc));
+    return pass_program(&v->v, out, add_entries);
 }
 
 static uint32_t weight_steps(const infer_work *v) {
     return pass_weight_steps(&v->v);
 }
 
-/* Of a pass by layers: with what stands before and behind them. */
 static uint32_t count_steps(const void *work) {
     const infer_work *v = work;
-    return streams(v) ? v->v.f.p.config.layers + 2 : weight_steps(v) + 1;
-}
-
-/* The layer of a step; UVCC_MODEL_NO_LAYER: it has none. */
-static uint32_t layer_of(const infer_work *v, uint32_t step) {
-    return streams(v) && step >= 1 && step <= v->v.f.p.config.layers ? step - 1
-                                                                     : UVCC_MODEL_NO_LAYER;
+    return pass_streams(&v->v) ? pass_streamed_steps(&v->v) : weight_steps(v) + 1;
 }
 
 /* What is set before a step is not there while the one before it runs. */
-static const char *streamed_entry(const infer_work *v, uint32_t step) {
-    const uint32_t layer = layer_of(v, step);
-    return layer != UVCC_MODEL_NO_LAYER ? uvcc_model_streamed_entry(&v->v.f.p.config, layer)
-           : step == 0                  ? "embed"
-                                        : "head";
-}
-
 static uint32_t entry_of(const void *work, const work_worker *w, uint32_t step, const char **name,
                          bool *ahead) {
-    const bool gives_weights = step < weight_steps(work);
-    if (streams(work)) {
-        *name = streamed_entry(work, step);
+    const infer_work *v = work;
+    const bool gives_weights = step < weight_steps(v);
+    if (pass_streams(&v->v)) {
+        *name = pass_streamed_entry(&v->v, step);
         *ahead = false;
         return (uint32_t)uvcc_program_find_entry(w->program, *name);
     }
@@ -234,8 +194,7 @@ static uint32_t entry_of(const void *work, const work_worker *w, uint32_t step, 
 
 static int prepare(void *work, const work_worker *w, uvcc_session *s, uint32_t step) {
     infer_work *v = work;
-    const uint32_t layer = layer_of(v, step);
-    return layer != UVCC_MODEL_NO_LAYER ? pass_set_layer(&v->v, w, s, layer) : EXIT_DONE;
+    return pass_streams(&v->v) ? pass_set_streamed(&v->v, w, s, step) : EXIT_DONE;
 }
 
 /* Secret weights come by the first steps. */

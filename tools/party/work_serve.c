@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* work_serve.c - clients served by a model (served.h). The first steps share its weights, if they
- * are secret; then a step chooses what is served next (serve_offer.h), and a step serves each of
- * the chosen requests, until somebody ends it. Which entry a step runs follows from what the steps
- * before opened, so all three know it. */
+ * are secret; then a step chooses what is served next (serve_offer.h), and a step, or one for each
+ * layer, serves each of the chosen requests, until somebody ends it. Which entry a step runs
+ * follows from what the steps before opened, so all three know it. */
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +20,11 @@
 typedef enum entry { WEIGHTS, CHOOSE, SERVE } entry;
 static const char *const entry_names[] = {"weights", "choose", "serve"};
 
+/* A step that chooses, and how many steps behind it serve what was chosen. */
+typedef struct chosen_at {
+    uint32_t step, serving;
+} chosen_at;
+
 typedef struct serve {
     work_config c;
     const served_kind *kind;
@@ -27,11 +32,10 @@ typedef struct serve {
     serving_form form;
     serving_program at;
     serve_queue *queue;
-    entry next[4];        /* of the step before, of the next one, by their last bits */
-    uint64_t *lo, *hi;    /* a request or an answer, as many rows as the program takes */
-    bool reading, read;   /* the shares of an answer are to come; are in lo and hi */
-    uint32_t turn;        /* choices of this run so far: the same at all three */
-    uint32_t chosen_left; /* requests that are still to be served */
+    chosen_at choice[2]; /* the last one, and that before it */
+    uint64_t *lo, *hi;   /* a request or an answer, as many rows as the program takes */
+    bool reading, read;  /* the shares of an answer are to come; are in lo and hi */
+    uint32_t turn;       /* choices of this run so far: the same at all three */
     int64_t offer[SERVE_WORDS];
 } serve;
 
@@ -74,11 +78,15 @@ static void serve_close(void *work) {
     free(v);
 }
 
+/* Steps of a request. */
+static uint32_t parts_of(const serve *v) {
+    return v->kind->parts != NULL ? v->kind->parts(v->served) : 1;
+}
+
 /* What runs as long as nothing else is chosen: weights, a choice, and what it may choose. */
 static void begin_steps(serve *v) {
     const uint32_t weights = v->kind->weight_steps(v->served);
-    for (uint32_t i = 0; i < 4; i++)
-        v->next[(weights + i) % 4] = i == 1 ? SERVE : CHOOSE;
+    v->choice[0] = v->choice[1] = (chosen_at){.step = weights, .serving = parts_of(v)};
 }
 
 static int serve_open(void **work, const work_config *c) {
@@ -116,20 +124,37 @@ static uint32_t serve_steps(const void *work) {
     return STEPS;
 }
 
-static entry entry_of(const serve *v, uint32_t step) {
+/* Of a step that is not far behind the last one: what it does, and of a request that part. */
+static entry entry_of(const serve *v, uint32_t step, uint32_t *part) {
     const uint32_t weights = v->kind->weight_steps(v->served);
-    return step < weights ? WEIGHTS : step == weights ? CHOOSE : v->next[step % 4];
+    const chosen_at *c = &v->choice[step <= v->choice[0].step];
+    *part = 0;
+    if (step <= weights)
+        return step < weights ? WEIGHTS : CHOOSE;
+    if (step <= c->step || step - c->step > c->serving)
+        return CHOOSE;
+    *part = (step - c->step - 1) % parts_of(v);
+    return SERVE;
+}
+
+static uint32_t part_entry(const serve *v, const uvcc_program *p, uint32_t part,
+                           const char **name) {
+    if (parts_of(v) == 1)
+        return v->at.serve_entry;
+    *name = v->kind->part_entry(v->served, part);
+    return (uint32_t)uvcc_program_find_entry(p, *name);
 }
 
 static uint32_t serve_entry(const void *work, const work_worker *w, uint32_t step,
                             const char **name, bool *ahead) {
     const serve *v = work;
-    const entry e = entry_of(v, step);
+    uint32_t part;
+    const entry e = entry_of(v, step, &part);
     *name = entry_names[e];
     *ahead = false;
     return e == WEIGHTS  ? v->kind->weight_entry(v->served, w->program, step)
            : e == CHOOSE ? v->at.choose_entry
-                         : v->at.serve_entry;
+                         : part_entry(v, w->program, part, name);
 }
 
 /* Secret weights are inputs of the first steps. */
@@ -224,22 +249,27 @@ static int serve_share(void *work, const char *dir) {
 
 static int serve_prepare(void *work, const work_worker *w, uvcc_session *s, uint32_t step) {
     serve *v = work;
-    (void)w;
+    uint32_t part;
     if (step == 0) { /* of a new run */
         v->reading = v->read = false;
-        v->chosen_left = v->turn = 0;
+        v->turn = 0;
         serve_queue_run(v->queue);
         return EXIT_DONE;
     }
     const int status = answer(v, s);
-    return status == EXIT_DONE && entry_of(v, step) == SERVE ? ask(v, s) : status;
+    if (status != EXIT_DONE || entry_of(v, step, &part) != SERVE)
+        return status;
+    if (part == 0)
+        return ask(v, s);
+    return v->kind->before_part(v->served, w, s, part);
 }
 
 /* A party offers when it has something new, or when another one has: its offer is open already. */
 static bool serve_ready(void *work, const work_worker *w, uvcc_session *s, uint32_t step) {
     serve *v = work;
+    uint32_t part;
     (void)w;
-    if (entry_of(v, step) != CHOOSE)
+    if (entry_of(v, step, &part) != CHOOSE)
         return true;
     for (uint32_t p = 0; p < UVCC_PARTIES; p++)
         if (p != v->c.party && uvcc_session_output(s, step, SERVING_OUT_OFFER + p) != NULL)
@@ -249,8 +279,9 @@ static bool serve_ready(void *work, const work_worker *w, uvcc_session *s, uint3
 
 static const int64_t *serve_input(void *work, const work_worker *w, uint32_t step, uint32_t id) {
     serve *v = work;
+    uint32_t part;
     (void)w;
-    if (entry_of(v, step) == WEIGHTS)
+    if (entry_of(v, step, &part) == WEIGHTS)
         return v->kind->weight(v->served, id);
     serve_queue_offer(v->queue, v->turn, uvcc_host_now_ns(), v->offer);
     return v->offer;
@@ -261,24 +292,25 @@ static int chosen(serve *v, uvcc_session *s, uint32_t step) {
     for (uint32_t p = 0; p < UVCC_PARTIES; p++)
         if ((offer[p] = uvcc_session_output(s, step, SERVING_OUT_OFFER + p)) == NULL)
             return report_error(EXIT_FAILED, "the offers are not open");
-    serve_queue_chosen(v->queue, offer, v->turn++, uvcc_host_now_ns(), &v->chosen_left);
+    uint32_t requests = 0;
+    serve_queue_chosen(v->queue, offer, v->turn++, uvcc_host_now_ns(), &requests);
+    v->choice[1] = v->choice[0];
+    v->choice[0] = (chosen_at){.step = step, .serving = requests * parts_of(v)};
     return EXIT_DONE;
 }
 
 static int serve_finished(void *work, const work_worker *w, uvcc_session *s, uint32_t step,
                           char text[64]) {
     serve *v = work;
-    const entry e = entry_of(v, step);
+    uint32_t part;
+    const entry e = entry_of(v, step, &part);
     serve_counts n;
     int status = EXIT_DONE;
     (void)w;
-    if (e == CHOOSE) {
+    if (e == CHOOSE)
         status = chosen(v, s, step);
-    } else if (e == SERVE) {
-        v->reading = true;
-        v->chosen_left--;
-    }
-    v->next[(step + 1) % 4] = v->chosen_left != 0 ? SERVE : CHOOSE;
+    else if (e == SERVE)
+        v->reading = part + 1 == parts_of(v);
     serve_queue_counts(v->queue, &n);
     (void)snprintf(text, 64, "%llu served", (unsigned long long)n.served + v->reading);
     return status;
@@ -295,7 +327,7 @@ static uint64_t request_bytes(const void *work) {
 
 static uint32_t first_steps(const void *work) {
     const serve *v = work;
-    return v->kind->weight_steps(v->served) + 2; /* a choice, and what was chosen */
+    return v->kind->weight_steps(v->served) + 1 + parts_of(v); /* a choice, and what was chosen */
 }
 
 const work_kind work_serve = {.name = "serve",

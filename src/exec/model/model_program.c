@@ -166,7 +166,7 @@ static int keep(uvcc_program *p, uint16_t k, uint32_t x, uint32_t to) {
 
 /* Names of temporary tensors go on from entry to entry. Numbers of ops begin anew, each entry's
  * with another one: of entries without inputs the numbers say which one a step is. */
-enum { LAYER_FROM = 0, WINDOW_FROM = 1, HEAD_FROM = 2 };
+enum { LAYER_FROM = 0, WINDOW_FROM = 1, HEAD_FROM = 2, EMBED_FROM = 3 };
 typedef struct streamed {
     const uvcc_model_config *c;
     uvcc_program *p;
@@ -205,6 +205,7 @@ static int add_head(streamed *s, const ends *of, const uvcci_message *m) {
 static int add_kept(streamed *s, const ends *of, uint32_t *x) {
     uvcc_tensor_desc in, pad;
     (void)uvcc_model_inputs(s->c, &in, &pad);
+    in.lifetime = of->lifetime;
     uvcc_tensor_desc h = {.name = "H",
                           .rows = s->c->sequences * s->c->tokens,
                           .cols = s->c->width,
@@ -227,6 +228,7 @@ static int add_kept(streamed *s, const ends *of, uint32_t *x) {
 static int add_streamed(streamed *s, const ends *of, const uvcci_message *m) {
     const uint32_t other = other_layer(s->c);
     uint32_t x = 0;
+    s->e.k = of->shared ? EMBED_FROM : 0;
     int err = uvcc_program_entry(s->p, "embed");
     if (err >= 0)
         err = add_kept(s, of, &x);
@@ -239,6 +241,24 @@ static int add_streamed(streamed *s, const ends *of, const uvcci_message *m) {
     return err >= 0 ? add_head(s, of, m) : err;
 }
 
+static int forward_streamed(const uvcc_model_config *c, uvcc_program *p, const ends *of,
+                            uint32_t *tensors, const uvcc_allocator *al, const uvcci_message *m) {
+    int err = c->weights == UVCC_MODEL_PUBLIC_WEIGHTS
+                  ? uvcci_fail(m, UVCC_ERR_CONFIG, "weights: public ones are not streamed")
+                  : stream_weights(c, p, tensors, m);
+    if (err < 0)
+        return err;
+    streamed s = {.c = c,
+                  .p = p,
+                  .weights = tensors,
+                  .e = {.program = p, .phase = UVCC_FWD, .prefix = "", .alloc = al},
+                  .padding = UVCC_NO_TENSOR};
+    err = add_streamed(&s, of, m);
+    if (err < 0 && m->text != NULL && m->cap != 0 && m->text[0] == '\0')
+        return uvcci_fail(m, err, "%s", uvcc_error_text(err));
+    return err < 0 ? err : 0;
+}
+
 int uvcc_model_forward_streamed(const uvcc_model_config *c, uvcc_program *p, uint8_t owner,
                                 uint8_t receiver, uint32_t *tensors, const uvcc_allocator *al,
                                 char *message, size_t message_cap) {
@@ -247,21 +267,16 @@ int uvcc_model_forward_streamed(const uvcc_model_config *c, uvcc_program *p, uin
     int err = check_forward(c, p, tensors, al, &m);
     if (err == 0)
         err = check_parties(owner, receiver, &m);
-    if (err == 0 && c->weights == UVCC_MODEL_PUBLIC_WEIGHTS)
-        err = uvcci_fail(&m, UVCC_ERR_CONFIG, "weights: public ones are not streamed");
-    if (err == 0)
-        err = stream_weights(c, p, tensors, &m);
-    if (err < 0)
-        return err;
-    streamed s = {.c = c,
-                  .p = p,
-                  .weights = tensors,
-                  .e = {.program = p, .phase = UVCC_FWD, .prefix = "", .alloc = al},
-                  .padding = UVCC_NO_TENSOR};
-    err = add_streamed(&s, &of, &m);
-    if (err < 0 && message != NULL && message_cap != 0 && message[0] == '\0')
-        return uvcci_fail(&m, err, "%s", uvcc_error_text(err));
-    return err < 0 ? err : 0;
+    return err == 0 ? forward_streamed(c, p, &of, tensors, al, &m) : err;
+}
+
+int uvcc_model_forward_streamed_shared(const uvcc_model_config *c, uvcc_program *p,
+                                       uint32_t *tensors, const uvcc_allocator *al, char *message,
+                                       size_t message_cap) {
+    const uvcci_message m = {message, message_cap};
+    const ends of = {.shared = true, .lifetime = UVCC_PERSIST};
+    const int err = check_forward(c, p, tensors, al, &m);
+    return err == 0 ? forward_streamed(c, p, &of, tensors, al, &m) : err;
 }
 
 /* ---- whole programs ---- */
