@@ -57,6 +57,7 @@ uvcc_model_config uvcci_tf_model(const uvcc_transformer_config *c) {
         .frac_bits = c->frac_bits,
         .value_bits = c->value_bits,
         .weight_bits = c->weight_bits,
+        .index_bits = UVCCI_MODEL_INDEX_BITS_MAX,
     };
 }
 
