@@ -161,10 +161,14 @@ typedef struct uvcc_model_config {
     uint8_t value_bits;  /**< |activation| < 2^value_bits; 0: 7 */
     uint8_t weight_bits; /**< |weight| < 2^weight_bits; 0: 4 */
     uint8_t
-        inner_bits;  /**< |attention's score|, |input of the activation| < 2^inner_bits; 0:
-                          value_bits, which is the most. Each bit less saves a tenth of the keys */
-    uint8_t mode;    /**< uvcc_model_mode */
-    uint8_t weights; /**< uvcc_model_weights_are */
+        inner_bits;     /**< |attention's score|, |input of the activation| < 2^inner_bits; 0:
+                             value_bits, which is the most. Each bit less saves a tenth of the keys */
+    uint8_t index_bits; /**< the activation is looked up in cells of 2^-index_bits
+                             (uvcc_nonlinear_options): 4 to 10; 0: frac_bits - 5, 9 at most. At 0,
+                             where it bends most, it is off by up to half a cell (by half of that
+                             in exact modes). A bit less halves the table's work. RELU has none */
+    uint8_t mode;       /**< uvcc_model_mode */
+    uint8_t weights;    /**< uvcc_model_weights_are */
 } uvcc_model_config;
 
 /** A layer of BERT-base for one sequence of 128 tokens: width 768, 12 heads, 3072 units, GeLU by
@@ -175,6 +179,9 @@ UVCC_API int uvcc_model_default(uvcc_model_config *c, size_t size);
  * message (may be NULL) names the field, and to what it must fall. What it takes,
  * uvcc_model_program and uvcc_model_cost take. */
 UVCC_API int uvcc_model_check(const uvcc_model_config *c, char *message, size_t message_cap);
+
+/** The index_bits in use: what was given, or what frac_bits give. */
+UVCC_API uint8_t uvcc_model_index_bits(const uvcc_model_config *c);
 
 /* ---- weights ---- */
 

@@ -308,9 +308,9 @@ static void test_container(void **state) {
         parse_fails(bytes, len, "is damaged: its SHA-256 is another");
         bytes[at] ^= 1;
     }
+    bytes[8] = 4;
+    parse_fails(bytes, len, "has version 4; this program reads 1 to 3");
     bytes[8] = 3;
-    parse_fails(bytes, len, "has version 3; this program reads 1 to 2");
-    bytes[8] = 2;
     header_fails(bytes, len, "\"heads\":3", "\"heads\":0", "config: heads must be 1 to 65535");
     header_fails(bytes, len, "\"layers\":2", "\"layers\":1", "its description has");
     header_fails(bytes, len, "\"causal\"", "\"casual\"", "config.mask is missing");

@@ -968,6 +968,8 @@ CHANGE(fine, c->frac_bits = 21)
 CHANGE(wide_values, c->value_bits = 13)
 CHANGE(wide_inner, c->inner_bits = 8)
 CHANGE(wide_weights, c->weight_bits = 17)
+CHANGE(coarse_index, c->index_bits = 3)
+CHANGE(fine_index, c->index_bits = 11)
 CHANGE(some_mode, c->mode = 3)
 CHANGE(some_weights, c->weights = 2)
 CHANGE(products, c->weight_bits = 16; c->value_bits = 12)
@@ -1060,6 +1062,8 @@ static void test_refused(void **state) {
         {wide_values, UVCC_ERR_CONFIG, "value_bits must be at most 12"},
         {wide_weights, UVCC_ERR_CONFIG, "weight_bits must be at most 16"},
         {wide_inner, UVCC_ERR_CONFIG, "inner_bits must be at most value_bits"},
+        {coarse_index, UVCC_ERR_CONFIG, "index_bits must be 4 to 10"},
+        {fine_index, UVCC_ERR_CONFIG, "index_bits must be 4 to 10"},
         {some_mode, UVCC_ERR_CONFIG, "mode is unknown"},
         {some_weights, UVCC_ERR_CONFIG, "weights is unknown"},
         {products, UVCC_ERR_BOUND,
@@ -1151,8 +1155,40 @@ static uvcc_model_config any_model(uint64_t *s) {
     c.value_bits = (uint8_t)below(s, 13);
     c.weight_bits = (uint8_t)below(s, 17);
     c.inner_bits = (uint8_t)(below(s, 2) * below(s, 8));
+    c.index_bits = (uint8_t)(below(s, 2) * below(s, 12));
     c.mode = (uint8_t)below(s, 3);
     return c;
+}
+
+static uint64_t key_bytes(const uvcc_model_config *c) {
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_model_costs cost;
+    assert_int_equal(uvcc_model_cost(c, &al, &cost, NULL, 0), 0);
+    return cost.key_bytes;
+}
+
+/* Cells of the activation are 32 units, 2^-9 at least; others if one says so. Each bit less takes a
+ * level of its keys. */
+static void test_index_bits(void **state) {
+    (void)state;
+    static const uint8_t of[][2] = {{12, 7}, {13, 8}, {14, 9}, {16, 9}};
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+        uvcc_model_config c = bert();
+        c.mode = UVCC_MODEL_FAST; /* exact indices have a key for the bits below, too */
+        c.frac_bits = of[i][0];
+        assert_int_equal(uvcc_model_index_bits(&c), of[i][1]);
+        const uint64_t as_it_is = key_bytes(&c);
+        c.index_bits = of[i][1];
+        assert_int_equal(key_bytes(&c), as_it_is);
+        c.index_bits--;
+        assert_int_equal(uvcc_model_index_bits(&c), of[i][1] - 1);
+        assert_true(key_bytes(&c) < as_it_is);
+        c.activation = UVCC_NL_RELU;
+        c.index_bits = 0;
+        const uint64_t of_relu = key_bytes(&c);
+        c.index_bits = 4;
+        assert_int_equal(key_bytes(&c), of_relu);
+    }
 }
 
 /* What the check takes, can be built and priced. */
@@ -1171,8 +1207,8 @@ static void test_check_decides(void **state) {
         refused += err == UVCC_ERR_BOUND;
         const int built = uvcc_model_cost(&c, &al, &cost, why, sizeof why);
         if (built != err)
-            fail_msg("f %u, value %u, weight %u: %s", c.frac_bits, c.value_bits, c.weight_bits,
-                     why);
+            fail_msg("f %u, value %u, weight %u, index %u, activation %u: %s", c.frac_bits,
+                     c.value_bits, c.weight_bits, c.index_bits, c.activation, why);
     }
     assert_true(taken > DRAWS / 4 && refused > DRAWS / 10);
 }
@@ -1485,16 +1521,17 @@ int main(void) {
         cmocka_unit_test(test_bits),           cmocka_unit_test(test_weights),
         cmocka_unit_test(test_parts),          cmocka_unit_test(test_refused),
         cmocka_unit_test(test_wrong_tensors),  cmocka_unit_test(test_twin_refuses),
-        cmocka_unit_test(test_memory_refused), cmocka_unit_test(test_check_decides),
-        cmocka_unit_test(test_no_weights),     cmocka_unit_test(test_rotary),
-        cmocka_unit_test(test_rotary_rounds),  cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_window_tiles),   cmocka_unit_test(test_public_weights),
-        cmocka_unit_test(test_embeddings),     cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_bad_tokens),     cmocka_unit_test(test_pools),
-        cmocka_unit_test(test_means),          cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_end_weights),    cmocka_unit_test(test_rotary_table),
-        cmocka_unit_test(test_rotary_again),   cmocka_unit_test(test_plain_norms),
-        cmocka_unit_test(test_shared),         cmocka_unit_test(test_streamed),
+        cmocka_unit_test(test_memory_refused), cmocka_unit_test(test_index_bits),
+        cmocka_unit_test(test_check_decides),  cmocka_unit_test(test_no_weights),
+        cmocka_unit_test(test_rotary),         cmocka_unit_test(test_rotary_rounds),
+        cmocka_unit_test(test_windows),        cmocka_unit_test(test_window_tiles),
+        cmocka_unit_test(test_public_weights), cmocka_unit_test(test_embeddings),
+        cmocka_unit_test(test_tokens),         cmocka_unit_test(test_bad_tokens),
+        cmocka_unit_test(test_pools),          cmocka_unit_test(test_means),
+        cmocka_unit_test(test_logits),         cmocka_unit_test(test_end_weights),
+        cmocka_unit_test(test_rotary_table),   cmocka_unit_test(test_rotary_again),
+        cmocka_unit_test(test_plain_norms),    cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_streamed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

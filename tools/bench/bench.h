@@ -32,7 +32,7 @@ typedef struct bench_options {
     uint32_t layers, width; /* 0: not given */
     uint32_t mode;          /* uvcc_model_mode */
     uint32_t frac_bits, value_bits, weight_bits; /* 0: not given */
-    uint32_t inner_bits;
+    uint32_t inner_bits, index_bits;
     bool whole, fold, audit, check, trust, tasks, spread, list, dry_run;
     bool no_eff_bits, no_ragged_pack, no_fusion;
 } bench_options;

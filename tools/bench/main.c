@@ -63,6 +63,8 @@ static const flag options[] = {
      "|value on the way| is below 2^N (7)"},
     {"inner-bits", "N", FLAG_COUNT, AT(inner_bits), 1, 12, NULL,
      "the same of scores and inputs of the activation (--value-bits)"},
+    {"index-bits", "N", FLAG_COUNT, AT(index_bits), 4, 10, NULL,
+     "the activation function is looked up in cells of 2^-N (--frac-bits less 5, 9 at most)"},
     {"weight-bits", "N", FLAG_COUNT, AT(weight_bits), 1, 16, NULL, "|weight| is below 2^N (4)"},
     {"audit", NULL, FLAG_SWITCH, AT(audit), 0, 0, NULL, "with the transcript"},
     {"check", NULL, FLAG_SWITCH, AT(check), 0, 0, NULL,

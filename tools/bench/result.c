@@ -132,13 +132,15 @@ static json_t *flags_of(const subject *s) {
     const bench_options *o = s->o;
     const char *transport = o->job != NULL ? bench_job_transport(o->job) : "memory";
     return json_pack(
-        "{s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:s, s:o, s:f, s:s, s:s, s:i, s:i, s:i}", "eff_bits",
-        !o->no_eff_bits, "ragged_pack", !o->no_ragged_pack, "fusion", !o->no_fusion, "whole",
-        o->whole, "fold", o->fold, "audit", o->audit, "one_device_each", one_device_each(s),
-        "transport", transport, "keys_ahead_mib", whole(o->keys_ahead != 0, o->keys_ahead),
-        "keys_gathered_mib", (double)o->run.device_keys / (1 << 20), "mode", modes[o->mode],
-        "weights", o->public_weights != 0 ? "public" : "secret", "ring_bits", RING_BITS,
-        "value_bits", (int)s->value_bits, "inner_bits", (int)s->inner_bits);
+        "{s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:s, s:o, s:f, s:s, s:s, s:i, s:i, s:i, s:o}",
+        "eff_bits", !o->no_eff_bits, "ragged_pack", !o->no_ragged_pack, "fusion", !o->no_fusion,
+        "whole", o->whole, "fold", o->fold, "audit", o->audit, "one_device_each",
+        one_device_each(s), "transport", transport, "keys_ahead_mib",
+        whole(o->keys_ahead != 0, o->keys_ahead), "keys_gathered_mib",
+        (double)o->run.device_keys / (1 << 20), "mode", modes[o->mode], "weights",
+        o->public_weights != 0 ? "public" : "secret", "ring_bits", RING_BITS, "value_bits",
+        (int)s->value_bits, "inner_bits", (int)s->inner_bits, "index_bits",
+        whole(s->index_bits != 0, s->index_bits));
 }
 
 static void notes(const result *r, char *to, size_t cap) {

@@ -166,6 +166,7 @@ static int apply_options(subject *s) {
     c->frac_bits = o->frac_bits != 0 ? (uint8_t)o->frac_bits : c->frac_bits;
     c->value_bits = (uint8_t)o->value_bits;
     c->inner_bits = (uint8_t)o->inner_bits;
+    c->index_bits = (uint8_t)o->index_bits;
     c->weight_bits = o->weight_bits != 0 ? (uint8_t)o->weight_bits : c->weight_bits;
     if (o->no_ragged_pack) {
         if (c->mask == UVCC_MODEL_MASK_NONE)
@@ -184,6 +185,7 @@ static int apply_options(subject *s) {
     s->frac_bits = c->frac_bits;
     s->value_bits = c->value_bits != 0 ? c->value_bits : 7;
     s->inner_bits = c->inner_bits != 0 ? c->inner_bits : s->value_bits;
+    s->index_bits = c->activation != UVCC_NL_RELU ? uvcc_model_index_bits(c) : 0;
     return EXIT_DONE;
 }
 
@@ -311,6 +313,7 @@ static void nonlinear(making *m, uvcc_nonlinear what) {
     const uvcc_nonlinear_options n = {.size = sizeof n,
                                       .scale = m->f,
                                       .in_bits = m->bits,
+                                      .index_bits = (uint8_t)m->s->index_bits,
                                       .cols = m->cols,
                                       .exact = o->mode != UVCC_MODEL_FAST,
                                       .dcf = o->mode == UVCC_MODEL_EXACT_DCF,
@@ -433,8 +436,11 @@ static int open_micro(subject *s) {
     m.bits = (uint8_t)(f + s->value_bits);
     (void)snprintf(s->name, sizeof s->name, "%s", bench_micros[what]);
     s->d_model = o->width;
-    if (what == MICRO_GELU || what == MICRO_SILU)
+    if (what == MICRO_GELU || what == MICRO_SILU) { /* as a model has it */
+        const uvcc_model_config c = {.frac_bits = f, .index_bits = (uint8_t)o->index_bits};
         m.cols = 4 * o->width;
+        s->index_bits = uvcc_model_index_bits(&c);
+    }
     if (what == MICRO_SOFTMAX) {
         s->n_heads = o->width / HEAD_SIZE != 0 ? o->width / HEAD_SIZE : 1;
         m.rows = s->n_heads * tokens;

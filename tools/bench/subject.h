@@ -16,7 +16,7 @@ typedef struct subject {
     uvcc_model_config config; /* of a model; of a function n_bits.. below are all that counts */
     uint32_t n_layers, n_heads, d_model;
     uint32_t n_bits; /* of the registry; 0: it is not in it */
-    uint32_t frac_bits, value_bits, inner_bits;
+    uint32_t frac_bits, value_bits, inner_bits, index_bits;
     loaded *checkpoint; /* whose weights they are; NULL: random ones */
     uvcc_program *program;
     uint32_t weights; /* PERSIST tensors that are set */

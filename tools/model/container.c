@@ -9,7 +9,7 @@
 #include "../flags_json.h"
 
 enum {
-    VERSION = 2,
+    VERSION = 3,
     FIRST_VERSION = 1,
     FIXED_BYTES = 16,
     ALIGNMENT = 64,
@@ -80,6 +80,7 @@ static const field fields[] = {
     FIELD(value_bits, BYTE, NULL),
     FIELD(weight_bits, BYTE, NULL),
     FIELD(inner_bits, BYTE, NULL),
+    FIELD_SINCE(index_bits, BYTE, NULL, 3),
     FIELD(mode, BYTE, modes),
     FIELD(weights, BYTE, secrecy),
 };

@@ -235,6 +235,8 @@ static void set_up(tuning *t, uvcc_program *p, const uvcc_allocator *al) {
     uvcci_tf_builder *b = &t->b;
     t->training = uvcci_ft_training(c);
     *b = uvcci_model_builder(&c->model, &e, NULL);
+    if (uvcci_ft_goes_back(c) && b->m.index_bits == 0)
+        b->m.index_bits = UVCCI_MODEL_INDEX_BITS_MAX;
     b->c = &t->training;
     b->layers = c->model.layers;
     b->first_stage = b->last_stage = true;

@@ -25,6 +25,14 @@ int uvcc_model_default(uvcc_model_config *c, size_t size) {
     return 0;
 }
 
+/* Cells finer than 32 units are lost in what the products before round. */
+uint8_t uvcc_model_index_bits(const uvcc_model_config *c) {
+    const int wanted = c->frac_bits - 5;
+    if (c->index_bits != 0)
+        return c->index_bits;
+    return (uint8_t)(wanted < UVCCI_MODEL_INDEX_BITS_MAX ? wanted : UVCCI_MODEL_INDEX_BITS_MAX);
+}
+
 static int refuse(const uvcci_message *m, const char *field, const char *rule) {
     return uvcci_fail(m, UVCC_ERR_CONFIG, "%s %s", field, rule);
 }
@@ -163,6 +171,8 @@ static int check_numbers(const uvcc_model_config *c, const uvcci_message *m) {
         return refuse(m, "weight_bits", "must be at most 16");
     if (uvcci_model_inner_bits(c) > uvcci_model_value_bits(c))
         return refuse(m, "inner_bits", "must be at most value_bits");
+    if (c->index_bits != 0 && (c->index_bits < 4 || c->index_bits > 10))
+        return refuse(m, "index_bits", "must be 4 to 10");
     if (c->mode > UVCC_MODEL_EXACT_DCF)
         return refuse(m, "mode", "is unknown");
     if (c->weights > UVCC_MODEL_PUBLIC_WEIGHTS)

@@ -91,6 +91,9 @@ static inline unsigned uvcci_model_inner_bits(const uvcc_model_config *m) {
     return m->inner_bits != 0 ? (unsigned)m->frac_bits + m->inner_bits : uvcci_model_value_bits(m);
 }
 
+/* Of an index that nobody gave. Training has it at any f: derivatives share it and are steeper. */
+enum { UVCCI_MODEL_INDEX_BITS_MAX = 9 };
+
 static inline unsigned uvcci_model_weight_bits(const uvcc_model_config *m) {
     return m->frac_bits + (m->weight_bits != 0 ? m->weight_bits : 4u);
 }

@@ -240,8 +240,10 @@ static void mlp(uvcci_tf_builder *b, uvcci_tf_layer *l, uint32_t layer) {
     static const char *const names[] = {"A", "D"};
     uint32_t out[2] = {0};
     const uint32_t h = linear_of_bits(b, "H", l->x2, layer, UVCCI_TF_W1, UVCCI_TF_B1, b->n.inner);
-    uvcci_tf_function(b, (uvcc_nonlinear)b->m.activation,
-                      (uvcc_nonlinear_options){.derivative = b->derivatives}, &h, names, out);
+    uvcc_nonlinear_options o = {.derivative = b->derivatives};
+    if (b->m.activation != UVCC_NL_RELU)
+        o.index_bits = uvcc_model_index_bits(&b->m);
+    uvcci_tf_function(b, (uvcc_nonlinear)b->m.activation, o, &h, names, out);
     l->act = l->g = out[0];
     l->slope = out[1];
     if (b->m.ff != UVCC_MODEL_FF_GATED)

@@ -30,6 +30,7 @@ bool uvcci_tf_layer_norm(const uvcc_transformer_config *c) {
            (c->norm == UVCC_NORM_OF_BLOCK && c->block == UVCC_BLOCK_GPT2);
 }
 
+/* As the model that it is; but derivatives share the activation's index, and are steeper. */
 uvcc_model_config uvcci_tf_model(const uvcc_transformer_config *c) {
     static const uint8_t activations[] = {[UVCC_BLOCK_GELU] = UVCC_NL_GELU,
                                           [UVCC_BLOCK_SWIGLU] = UVCC_NL_SILU,
@@ -57,6 +58,7 @@ uvcc_model_config uvcci_tf_model(const uvcc_transformer_config *c) {
         .frac_bits = c->frac_bits,
         .value_bits = c->value_bits,
         .weight_bits = c->weight_bits,
+        .index_bits = UVCCI_MODEL_INDEX_BITS_MAX,
     };
 }
 
