@@ -160,14 +160,14 @@ typedef struct uvcc_model_config {
     uint8_t frac_bits;   /**< f: 12 to 20 */
     uint8_t value_bits;  /**< |activation| < 2^value_bits; 0: 7 */
     uint8_t weight_bits; /**< |weight| < 2^weight_bits; 0: 4 */
-    uint8_t inner_bits; /**< |attention's score|, |input of the activation| < 2^inner_bits; 0:
-                             value_bits, the most. Each bit less saves a tenth of the keys */
-    uint8_t index_bits; /**< the activation is looked up in cells of 2^-index_bits
-                             (uvcc_nonlinear_options): 4 to 10; 0: frac_bits - 5, 9 at most. At 0,
-                             where it bends most, it is off by up to half a cell (by half of that
-                             in exact modes). A bit less halves the table's work. RELU has none */
-    uint8_t mode;       /**< uvcc_model_mode */
-    uint8_t weights;    /**< uvcc_model_weights_are */
+    uint8_t inner_bits;  /**< |attention's score|, |input of the activation| < 2^inner_bits; 0:
+                              value_bits, the most. Each bit less saves a tenth of the keys */
+    uint8_t index_bits;  /**< the activation is looked up in cells of 2^-index_bits
+                              (uvcc_nonlinear_options): 4 to 10; 0: frac_bits - 5, 9 at most. At 0,
+                              where it bends most, it is off by up to half a cell (by half of that
+                              in exact modes). A bit less halves the table's work. RELU has none */
+    uint8_t mode;        /**< uvcc_model_mode */
+    uint8_t weights;     /**< uvcc_model_weights_are */
 } uvcc_model_config;
 
 /** A layer of BERT-base for one sequence of 128 tokens: width 768, 12 heads, 3072 units, GeLU by
