@@ -144,9 +144,15 @@ uvcc_parallel crew_parallel(crew *c) {
     return (uvcc_parallel){.run = run, .user = c};
 }
 
+unsigned crew_threads_of(long cores, uint32_t workers) {
+    const long spare = cores / 2 - 2 * (long)workers, most = CREW_HELPERS * (long)workers;
+    if (cores < CREW_CORES * (long)workers || spare <= 0)
+        return 0;
+    return (unsigned)(spare < most ? spare : most);
+}
+
 unsigned crew_threads(uint32_t workers) {
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN), spare = cores / 2 - 2 * (long)workers;
-    return cores >= CREW_CORES * (long)workers && spare > 0 ? (unsigned)spare : 0;
+    return crew_threads_of(sysconf(_SC_NPROCESSORS_ONLN), workers);
 }
 
 void crew_share_frames(crew *c, uvcc_config *session) {

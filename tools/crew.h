@@ -15,10 +15,15 @@ int crew_new(crew **out, unsigned threads);
 void crew_free(crew *c);
 uvcc_parallel crew_parallel(crew *c);
 
-enum { CREW_CORES = 8 }; /* for each worker of a process, or a core is one that others want */
+/* For each worker of a process: so many cores, or a core is one that others want; and helpers at
+ * most. A transmit has 8 frames, and threads beyond those that seal one look for work in vain,
+ * which takes memory from those that have some, most of all between processors of several sockets.
+ */
+enum { CREW_CORES = 8, CREW_HELPERS = 6 };
 /* Threads that this machine has for a crew, of a process that drives so many workers of each of its
  * parties; 0: none. */
 unsigned crew_threads(uint32_t workers);
+unsigned crew_threads_of(long cores, uint32_t workers);
 /* A session's frames are sealed and opened by the crew; NULL: as they are without one. */
 void crew_share_frames(crew *c, uvcc_config *session);
 

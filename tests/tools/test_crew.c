@@ -66,15 +66,18 @@ static void each_piece_once(void **state) {
     crew_free(NULL);
 }
 
-/* Half of the cores are others' in any case, and where there are few for each worker all are. */
+/* Half of the cores are others' in any case, and where there are few for each worker all are; more
+ * than some for each worker would be in each other's way. */
 static void sized_by_cores(void **state) {
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    static const struct {
+        long cores;
+        uint32_t workers, threads;
+    } of[] = {{1, 1, 0},  {7, 1, 0},   {8, 1, 2},   {16, 1, 6},   {64, 1, 6}, {15, 2, 0},
+              {16, 2, 4}, {64, 2, 12}, {64, 4, 24}, {256, 4, 24}, {64, 9, 0}};
     (void)state;
-    assert_int_equal(crew_threads((uint32_t)cores), 0);
-    if (cores >= CREW_CORES)
-        assert_int_equal(crew_threads(1), cores / 2 - 2);
-    else
-        assert_int_equal(crew_threads(1), 0);
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++)
+        assert_int_equal(crew_threads_of(of[i].cores, of[i].workers), of[i].threads);
+    assert_int_equal(crew_threads(1), crew_threads_of(sysconf(_SC_NPROCESSORS_ONLN), 1));
 }
 
 static void sessions_share_it(void **state) {
