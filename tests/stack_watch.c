@@ -11,18 +11,10 @@
 
 enum { STACK_BYTES = 2 * UVCC_TASK_STACK_BYTES, PAINT = 0xA5 };
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-
 int __real_uvcci_cpu_run(uvcci_cpu_worker *w, const uvcc_job *job);
 int __wrap_uvcci_cpu_run(uvcci_cpu_worker *w, const uvcc_job *job);
 
-#ifdef SANITIZED
+#if SANITIZED
 int __wrap_uvcci_cpu_run(uvcci_cpu_worker *w, const uvcc_job *job) {
     return __real_uvcci_cpu_run(w, job);
 }

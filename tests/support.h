@@ -16,6 +16,19 @@
 #include <jansson.h>
 #include <uvcc/program.h>
 
+/* Whether a sanitizer looks on. Tests take several times as long then, so where cases are many of a
+ * kind a test may try a part of them under one; without one it tries all. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 /* Loads UVCC_VECTORS_DIR/name or fails the test. Caller json_decref()s. */
 #define LOAD_VECTORS(name) test_load_json(UVCC_VECTORS_DIR "/" name)
 json_t *test_load_json(const char *path);

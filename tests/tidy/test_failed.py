@@ -14,8 +14,8 @@ def log(directory, build, tests, more=''):
     path = os.path.join(directory, build, 'meson-logs')
     os.makedirs(path)
     with open(os.path.join(path, 'testlog.json'), 'w', encoding='utf-8') as f:
-        for name, result, code, out, err in tests:
-            f.write(json.dumps({'name': name, 'result': result, 'returncode': code, 'duration': 3.2, 'stdout': out,
+        for name, result, code, out, err, *seconds in tests:
+            f.write(json.dumps({'name': name, 'result': result, 'returncode': code, 'duration': (seconds or [3.2])[0], 'stdout': out,
                                 **({'stderr': err} if err else {})}) + '\n')
         f.write(more)
 
@@ -56,12 +56,18 @@ class Failed(unittest.TestCase):
         log(self.directory.name, 'build', [('uvcc / good', 'OK', 0, 'fine\n', '')])
         self.assertEqual(self.said('build'), (0, '', ''))
 
+    def test_slowest(self):
+        log(self.directory.name, 'build', [('uvcc:unit / a', 'OK', 0, '', '', 2.04), ('uvcc:unit / b', 'OK', 0, '', '', 100.5)], '{"na')
+        log(self.directory.name, 'build-san', [('uvcc / a', 'FAIL', 1, 'why\n', '', 11.0), ('uvcc / c', 'SKIP', 77, '', '', 0.01)])
+        self.assertEqual(self.said('--slowest', '3', 'build', 'build-none', 'build-san'),
+                         (0, '   100.5 s  build: b\n    11.0 s  build-san: a\n     2.0 s  build: a\n', ''))
+
     def test_wrong_use(self):
-        for words in ((), ('--lines', '0', 'build'), ('--many', 'build')):
+        for words in ((), ('--lines', '0', 'build'), ('--slowest', '0', 'build'), ('--slowest',), ('--many', 'build')):
             self.assertEqual(self.said(*words)[0], 2)
 
     def test_last_lines_of_scripts_test(self):
-        """finish() of scripts/test: outputs, names, what did not build, the count."""
+        """finish() of scripts/test: times, outputs, names, what did not build, the count."""
         log(self.directory.name, 'build', [('uvcc / bad', 'FAIL', 3, 'why\n', '')])
         script = os.path.join(os.path.dirname(FAILED), 'test')
         with open(script, encoding='utf-8') as f:
@@ -69,9 +75,11 @@ class Failed(unittest.TestCase):
         body = text[text.index('finish() {'):text.index('# count DIR')]
         os.symlink(os.path.dirname(FAILED), os.path.join(self.directory.name, 'scripts'))
         plant = ("passed=7; failed=2; skipped=1; root=.; builds='build build-san'\n"
+                 "times='build: built in 5 s, tests in 7 s\n'\n"
                  f"unbuilt='build-san: the build failed\n'; unsteady='build: some: failed, passed\n'\n{body}\nfinish\n")
         got = subprocess.run(['sh', '-c', plant], cwd=self.directory.name, check=False, text=True, stdout=subprocess.PIPE)
         self.assertEqual(got.returncode, 1)
+        self.assertEqual(got.stdout.splitlines()[:3], ['== time', 'build: built in 5 s, tests in 7 s', '     3.2 s  build: bad'])
         self.assertEqual(got.stdout.splitlines()[-6:], ['why', '', 'build: uvcc / bad: exit status 3',
                                                         'build-san: the build failed', 'build: some: failed, passed',
                                                         '7 passed, 2 failed, 1 skipped'])
