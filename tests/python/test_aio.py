@@ -327,6 +327,26 @@ class Wrong(Trial):
             self.assertIsInstance(results[p], uvcc.Aborted)
             self.assertEqual(results[p].reason, uvcc.AbortReason.PEER)
 
+    async def test_who_calls_before_the_host_heard_of_the_end(self):
+        """A session that was aborted a moment ago: the calls of its host say why all the same."""
+        async def party(config):
+            async with self.host(config, relu_program()) as host:
+                await host.ready()
+                step, abort = host.session.step, host.session.abort
+                if host.party == 1:
+                    abort(uvcc.AbortReason.RESTARTED)  # and no turn yet
+                elif host.party == 2:
+                    host.session.step = lambda *a: (step(*a), abort(uvcc.AbortReason.RESTARTED))
+                await host.step(0, {IN_X: INPUTS[0][IN_X]} if host.party == 2 else {})
+
+        made = configs()
+        for alone in (1, 2):
+            done = await asyncio.wait_for(asyncio.gather(
+                *(party(c) if p == alone else self.relu(c) for p, c in enumerate(made)),
+                return_exceptions=True), LIMIT_S)
+            self.assertIsInstance(done[alone], uvcc.Aborted, done)
+            self.assertEqual(done[alone].reason, uvcc.AbortReason.RESTARTED)
+
     async def test_an_event_handler_that_raises(self):
         def on_event(event):
             if event.kind == EventKind.STEP_STARTED:

@@ -520,8 +520,8 @@ class Host:
                 try:
                     self.session.step(number, entry)
                     break
-                except Error as error:
-                    if error.code != ErrorCode.AGAIN:
+                except Error as error:  # where it was aborted the event says why: _raise() does
+                    if error.code not in (ErrorCode.AGAIN, ErrorCode.ABORTED):
                         raise
                 self._moved.clear()
                 self._schedule()
@@ -531,8 +531,12 @@ class Host:
             mine[1].add_done_callback(_seen)
             self._steps[number] = mine
             self._schedule()
-            for id, values in (inputs or {}).items():
-                self.session.input(number, id, values)
+            try:
+                for id, values in (inputs or {}).items():
+                    self.session.input(number, id, values)
+            except Error as error:  # what waits for the step hears why
+                if error.code != ErrorCode.ABORTED:
+                    raise
         return mine
 
     async def close(self) -> None:
