@@ -54,8 +54,9 @@ void triangle_make(triangle *t, const uvcc_program *p, const triangle_options *o
             t->opt.place(i, &c, &x);
         assert_int_equal(uvcc_session_new(&t->s[i], &c), 0);
         memcpy(t->keys.key[i], uvcc_session_public_key(t->s[i]), 32);
-        if (t->opt.borrow && i != 0)
-            assert_int_equal(uvcc_session_borrow_public(t->s[i], t->s[0]), 0);
+        uvcc_session *lender = t->opt.borrow && i != 0 ? t->s[0] : t->opt.lender;
+        if (lender != NULL)
+            assert_int_equal(uvcc_session_borrow_public(t->s[i], lender), 0);
         assert_int_equal(uvcc_session_load_program(t->s[i], p), 0);
         assert_int_equal(uvcc_cpu_new(&t->cpu[i], &x), 0);
     }

@@ -16,7 +16,8 @@ typedef struct triangle triangle;
 typedef struct triangle_options {
     uint64_t seed;
     bool datagram, audit_off;
-    bool borrow; /* parties 1 and 2 read party 0's public tensors */
+    bool borrow;          /* parties 1 and 2 read party 0's public tensors */
+    uvcc_session *lender; /* all three read those of this one, which lives longer; may be NULL */
     uint8_t suites;
     uvcc_cpu_mode mode;
     uint64_t compute_seed;

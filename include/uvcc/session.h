@@ -458,10 +458,11 @@ UVCC_API int uvcc_session_poll_event(uvcc_session *s, uvcc_event *out);
 UVCC_API int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int64_t *v);
 /** The same for a PUBLIC tensor that s borrows: its value is the one that was set in the session
  * that lends it, which stays until a step of s is over. Set it there first and let the jobs of that
- * end (UVCC_ERR_STATE: it has no value there, or the job that set it failed; UVCC_ERR_AGAIN: it is
- * being set), and set it anew there only while no session that reads it has a step open, and then
- * here too. What the next STEP compares is as if it had been set here. UVCC_ERR_USAGE: the tensor
- * is none that s borrows, as for uvcc_session_set_public() one that it does. */
+ * end (UVCC_ERR_STATE: it has no value there, or none since that session began anew by
+ * uvcc_session_resume(), or the job that set it failed; UVCC_ERR_AGAIN: it is being set), and set
+ * it anew there only while no session that reads it has a step open, and then here too. What the
+ * next STEP compares is as if it had been set here. UVCC_ERR_USAGE: the tensor is none that s
+ * borrows, as for uvcc_session_set_public() one that it does. */
 UVCC_API int uvcc_session_set_borrowed(uvcc_session *s, uint32_t tensor);
 /** This party's components of a PERSIST tensor, split by a client or from a checkpoint, each
  * uvcc_program_share_words() long. Nobody can see from shares whether the value is within its

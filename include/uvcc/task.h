@@ -205,8 +205,8 @@ typedef struct uvcc_task {
         struct {
             uint32_t m, n, k; /**< op(x) is m x k, op(y) is k x n: of a block */
             bool trans_x, trans_y, accumulate;
-            /** Of a public y, y.hi NULL: 2 or 4, y.lo points at signed integers of so many bytes;
-             * 0: at words. */
+            /** Of a public y, y.hi NULL: 2 or 4, y.lo points at signed integers of so many bytes,
+             * at a multiple of as many; 0: at words. */
             uint8_t y_bytes;
             /** y.hi NULL: y.lo is public, and z = x.lo y.lo; x.hi is not read, unless there is
              * z_hi. x.hi NULL: z = x.lo (y.lo + y.hi). */

@@ -189,11 +189,12 @@ static bool map_is_sane(const uvcc_task *t) {
            (!turns || (t->u.map.part >= 2 && t->u.map.part % 2 == 0));
 }
 
-/* Narrow integers, and a second product, are of a public y alone. */
+/* Narrow integers, at an address that is a multiple of their bytes, and a second product are of a
+ * public y alone. */
 static bool gemm_is_sane(const uvcc_task *t) {
     const unsigned bytes = t->u.gemm.y_bytes;
     const bool narrow = bytes != 0, second = t->u.gemm.z_hi != NULL;
-    return (!narrow || bytes == 2 || bytes == 4) &&
+    return (!narrow || ((bytes == 2 || bytes == 4) && (uintptr_t)t->u.gemm.y.lo % bytes == 0)) &&
            (!(narrow || second) || t->u.gemm.y.hi == NULL) && (!second || t->u.gemm.x.hi != NULL);
 }
 

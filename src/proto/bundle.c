@@ -139,7 +139,8 @@ void uvcci_sum_put(uint8_t *bytes, size_t len) {
 #include <uvcc/leaves.def>
 #undef UVCC_LEAF
 
-size_t uvcci_leaf_stored(uint8_t type) {
+/* What a type stands for in leaves.def: stored bytes; 0: no such type. */
+static size_t stored_bytes(uint8_t type) {
     switch (type) {
 #define UVCC_LEAF(name, code, bytes, key)                                                          \
     case code:                                                                                     \
@@ -178,7 +179,7 @@ static bool is_batch(uint8_t type) {
 }
 
 bool uvcci_leaf_parse(uvcc_leaf *out, const uint8_t *stored, size_t len) {
-    if (len == 0 || uvcci_leaf_stored(stored[0]) != len)
+    if (len == 0 || stored_bytes(stored[0]) != len)
         return false;
     const uint8_t type = stored[0];
     const bool route = is_batch(type) || type == UVCC_LEAF_KEYS_DONE;
@@ -609,7 +610,7 @@ size_t uvcci_bundle_bytes(const uvcci_optable *table, const uvcci_transcript *t)
         const uint8_t *leaf;
         size_t len;
         int rc = uvcci_transcript_leaf(t, i, &row, &leaf, &len);
-        assert(rc == 0 && len == uvcci_leaf_stored(leaf[0]) + SID_BYTES);
+        assert(rc == 0 && len == stored_bytes(leaf[0]) + SID_BYTES);
         (void)rc;
         n += 1 + len - SID_BYTES + SUM_BYTES;
     }

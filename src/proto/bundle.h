@@ -46,9 +46,7 @@ int uvcci_fault_at(uvcc_audit_fault *f, int rc, uvcc_fault_kind kind, uint8_t pa
 int uvcci_fault_leaf(uvcc_audit_fault *f, int rc, uvcc_fault_kind kind, const uvcc_bundle *b,
                      const uvcc_leaf *leaf);
 
-/* What a type stands for in leaves.def: stored bytes (0: no such type) and how many name the leaf.
- */
-size_t uvcci_leaf_stored(uint8_t type);
+/* What a type stands for in leaves.def: how many stored bytes name the leaf. */
 size_t uvcci_leaf_key(uint8_t type);
 bool uvcci_leaf_is_sent(uint8_t type);
 bool uvcci_leaf_is_received(uint8_t type);

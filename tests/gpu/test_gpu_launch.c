@@ -288,6 +288,20 @@ static void products(void **state) {
     }
 }
 
+/* A narrow y at no multiple of its element's bytes is refused before anything is launched. */
+static void narrow_products_are_aligned(void **state) {
+    (void)state;
+    uint64_t x = 5, z = 7, y[2] = {0, 0};
+    for (unsigned at = 0; at < 8; at++)
+        for (uint8_t bytes = 2; bytes <= 4; bytes += 2) {
+            uvcc_task t = {.kind = UVCC_TASK_GEMM,
+                           .u.gemm = {.m = 1, .n = 1, .k = 1, .y_bytes = bytes, .z = &z}};
+            t.u.gemm.x = (uvcc_shares){&x, NULL};
+            t.u.gemm.y = (uvcc_shares){(uint64_t *)((uintptr_t)y + at), NULL};
+            assert_int_equal(uvcci_gpu_check(&t), at % bytes == 0 ? 0 : UVCC_ERR_JOB);
+        }
+}
+
 /* Items that begin at words of 16 bytes and end anywhere, where their memory ends: alone in a block
  * of threads, and beside others. */
 static void aligned_hashes(void **state) {
@@ -354,9 +368,13 @@ int main(int argc, char **argv) {
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_operands), cmocka_unit_test(maps_in_place),
-        cmocka_unit_test(hashes),         cmocka_unit_test(large_tasks),
-        cmocka_unit_test(products),       cmocka_unit_test(aligned_hashes),
+        cmocka_unit_test(other_operands),
+        cmocka_unit_test(maps_in_place),
+        cmocka_unit_test(hashes),
+        cmocka_unit_test(large_tasks),
+        cmocka_unit_test(products),
+        cmocka_unit_test(aligned_hashes),
+        cmocka_unit_test(narrow_products_are_aligned),
         cmocka_unit_test(copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@ refused by what it is.
 shares.py --uvcc TOOL --models DIR [CASE...]
 """
 import argparse
+import fcntl
 import hashlib
 import json
 import os
@@ -317,10 +318,10 @@ def full(a, directory):
         s.made()
 
         def bytes_of():
-            return {name: open(f'{directory}/shares/{name}', 'rb').read() for name in sorted(os.listdir(f'{directory}/shares'))}
+            return {name: open(f'{directory}/shares/{name}', 'rb').read() for name in sorted(os.listdir(f'{directory}/shares')) if name != 'lock'}
         before = bytes_of()
-        done = subprocess.run([s.uvcc, 'party', '--config', 'share.json', '--share', 'shares'], cwd=directory, check=False, restore_signals=False,
-                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4 * HEAD, 4 * HEAD)), stdout=subprocess.PIPE,
+        done = subprocess.run([s.uvcc, 'party', '--config', 'share.json', '--share', 'shares', '--force'], cwd=directory, check=False,
+                              restore_signals=False, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4 * HEAD, 4 * HEAD)), stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True)
         assert done.returncode == 1 and 'party-1.shares: cannot be written: File too large' in done.stderr, (done.returncode, done.stderr)
         assert done.stdout == '', done.stdout
@@ -329,7 +330,59 @@ def full(a, directory):
         s.end()
 
 
-CASES = {'infers': infers, 'streams': streams, 'serves': serves, 'serves_streamed': serves_streamed, 'other_sharings': other_sharings, 'refusals': refusals, 'words': words, 'full': full}
+def again(a, directory):
+    """Files of a sharing are not replaced but by --force. What a process that was killed left is in nobody's way."""
+    s = Shared(a, directory)
+    names = [f'party-{p}.shares' for p in range(3)]
+
+    def run(*words):
+        return subprocess.run([s.uvcc, 'party', '--config', 'share.json', '--share', 'shares', *words], cwd=directory, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def bytes_of():
+        return [open(f'{directory}/shares/{name}', 'rb').read() for name in names]
+
+    def there():
+        return sorted(os.listdir(f'{directory}/shares'))
+    try:
+        s.made('other') # writes share.json
+        os.mkdir(f'{directory}/shares')
+        for name in ('party-0.shares.71.tmp', 'party-1.shares.71.tmp', 'party-1.shares.old'): # of one that was killed, and somebody's own
+            with open(f'{directory}/shares/{name}', 'wb') as f:
+                f.write(b'half')
+        assert run().returncode == 0
+        assert there() == sorted(['lock', *names, 'party-1.shares.old']), there()
+        os.remove(f'{directory}/shares/party-1.shares.old')
+        first = bytes_of()
+        refused = run()
+        assert refused.returncode == 2 and 'party-0.shares is there already' in refused.stderr and '--force' in refused.stderr, refused.stderr
+        assert bytes_of() == first
+        os.remove(f'{directory}/shares/party-0.shares') # brought to party 0
+        refused = run()
+        assert refused.returncode == 2 and 'party-1.shares is there already' in refused.stderr, refused.stderr
+        assert run('--force').returncode == 0
+        second = bytes_of()
+        assert not any(x == y for x, y in zip(first, second)) and there() == ['lock', *names]
+        # killed when one of the files had its name
+        with open(f'{directory}/shares/unfinished', 'wb'), open(f'{directory}/shares/party-2.shares.1.tmp', 'wb'):
+            os.remove(f'{directory}/shares/party-1.shares')
+        done = run()
+        assert done.returncode == 0, done.stderr
+        assert there() == ['lock', *names], there()
+        assert not any(x == y for x, y in zip(second, bytes_of()))
+        with open(f'{directory}/shares/lock', 'rb') as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            refused = run('--force')
+            assert refused.returncode == 2 and 'another process uses it' in refused.stderr, refused.stderr
+        idle = subprocess.run([s.uvcc, 'party', '--config', 'share.json', '--force'], cwd=directory, check=False, stderr=subprocess.PIPE, text=True)
+        assert idle.returncode == 2 and '--force does nothing without --share' in idle.stderr, idle.stderr
+    finally:
+        s.end()
+
+
+CASES = {'infers': infers, 'streams': streams, 'serves': serves, 'serves_streamed': serves_streamed,
+         'other_sharings': other_sharings, 'refusals': refusals, 'words': words, 'full': full,
+         'again': again}
 
 
 def main():

@@ -2,10 +2,12 @@
 checkpoints, kill -9."""
 import asyncio
 import contextlib
+import gc
 import os
 import random
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -268,6 +270,31 @@ class Wrong(Trial):
             self.assertGreaterEqual(server.refused, 40)
             self.assertEqual(len(server._pending), 0)
 
+    async def test_a_server_that_ends_leaves_nobody_waiting(self):
+        """Whatever a connection had come to when its server was closed, it is closed too, and not
+        only when Python collects garbage."""
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for tls in (None, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)):
+            for turns in range(8):
+                server = aio.Server(self.address(0), tls and aio.Tls(tls, tls))
+                await server.start()
+                with socket.socket(socket.AF_UNIX) as caller:
+                    caller.connect(f"{self.dir}/p0")
+                    caller.setblocking(False)
+                    for _ in range(turns):
+                        await asyncio.sleep(0)  # the loop turns once
+                    server.close()
+                    for _ in range(8):
+                        await asyncio.sleep(0)
+                    try:
+                        self.assertEqual(caller.recv(1), b"")
+                    except BlockingIOError:
+                        self.fail(f"a connection stays open: {turns} turns, {tls}")
+                    except ConnectionError:
+                        pass
+                self.assertFalse(server._pending)
+
     async def test_who_takes_a_peers_place_only_delays(self):
         """Without TLS anybody may call in a peer's name: the peer dials again, and is back."""
         made = configs()
@@ -299,6 +326,26 @@ class Wrong(Trial):
         for p in (0, 2):
             self.assertIsInstance(results[p], uvcc.Aborted)
             self.assertEqual(results[p].reason, uvcc.AbortReason.PEER)
+
+    async def test_who_calls_before_the_host_heard_of_the_end(self):
+        """A session that was aborted a moment ago: the calls of its host say why all the same."""
+        async def party(config):
+            async with self.host(config, relu_program()) as host:
+                await host.ready()
+                step, abort = host.session.step, host.session.abort
+                if host.party == 1:
+                    abort(uvcc.AbortReason.RESTARTED)  # and no turn yet
+                elif host.party == 2:
+                    host.session.step = lambda *a: (step(*a), abort(uvcc.AbortReason.RESTARTED))
+                await host.step(0, {IN_X: INPUTS[0][IN_X]} if host.party == 2 else {})
+
+        made = configs()
+        for alone in (1, 2):
+            done = await asyncio.wait_for(asyncio.gather(
+                *(party(c) if p == alone else self.relu(c) for p, c in enumerate(made)),
+                return_exceptions=True), LIMIT_S)
+            self.assertIsInstance(done[alone], uvcc.Aborted, done)
+            self.assertEqual(done[alone].reason, uvcc.AbortReason.RESTARTED)
 
     async def test_an_event_handler_that_raises(self):
         def on_event(event):
@@ -560,6 +607,7 @@ class Checkpoints(Trial):
                     parties[p].send_signal(signal.SIGKILL)
                     await parties[p].wait()
                     parties[p] = await start(p)
+            (Path(self.dir) / "last").touch()
             lines = await asyncio.wait_for(asyncio.gather(*(x.communicate() for x in parties)), LIMIT_S)
             self.assertEqual([out.decode().split()[0] for out, _ in lines], [str(2 * steps)] * 3)
             self.assertEqual([x.returncode for x in parties], [0, 0, 0])

@@ -1031,6 +1031,33 @@ static void bad_tasks(void **state) {
     sim_close(&s);
 }
 
+/* Narrow integers of a public y lie at multiples of their size, or the task fails. */
+static void a_narrow_y_is_aligned(void **state) {
+    (void)state;
+    sim s;
+    sim_open(&s, 0, 1);
+    const union {
+        int16_t of_2[8];
+        int32_t of_4[4];
+    } y[] = {{.of_2 = {0, -3, -3, 0, 0}}, {.of_4 = {0, -3, 0}}};
+    uint64_t x = 5, z;
+    for (unsigned at = 0; at < 8; at++)
+        for (unsigned i = 0; i < 2; i++) {
+            const uint8_t bytes = i == 0 ? 2 : 4;
+            const uint8_t *of = (const uint8_t *)&y[i] + at;
+            uvcc_task t = {.kind = UVCC_TASK_GEMM,
+                           .u.gemm = {.m = 1, .n = 1, .k = 1, .y_bytes = bytes, .z = &z}};
+            t.u.gemm.x = (uvcc_shares){&x, NULL};
+            t.u.gemm.y = (uvcc_shares){(uint64_t *)(uintptr_t)of, NULL};
+            z = 7;
+            assert_int_equal(run_tasks(&s, 0, &t, 1), at % bytes == 0 ? 0 : UVCC_ERR_JOB);
+            const bool is_3 = at == bytes || (i == 0 && at == 2 * bytes);
+            const uint64_t product = is_3 ? (uint64_t)-15 : 0;
+            assert_int_equal(z, at % bytes == 0 ? product : 7);
+        }
+    sim_close(&s);
+}
+
 /* A worker of a back end uses the AES that was asked for, or the best there is below it. */
 static void the_back_end_asked_for(void **state) {
     (void)state;
@@ -1091,14 +1118,23 @@ static void keys_in_reused_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inputs),        cmocka_unit_test(truncations),
-        cmocka_unit_test(relus),         cmocka_unit_test(lifts),
-        cmocka_unit_test(reshares),      cmocka_unit_test(triples),
-        cmocka_unit_test(products),      cmocka_unit_test(block_products),
-        cmocka_unit_test(maps),          cmocka_unit_test(row_maps),
-        cmocka_unit_test(block_maps),    cmocka_unit_test(hashes_and_copies),
-        cmocka_unit_test(bad_tasks),     cmocka_unit_test(the_back_end_asked_for),
-        cmocka_unit_test(out_of_memory), cmocka_unit_test(keys_in_reused_memory),
+        cmocka_unit_test(inputs),
+        cmocka_unit_test(truncations),
+        cmocka_unit_test(relus),
+        cmocka_unit_test(lifts),
+        cmocka_unit_test(reshares),
+        cmocka_unit_test(triples),
+        cmocka_unit_test(products),
+        cmocka_unit_test(block_products),
+        cmocka_unit_test(maps),
+        cmocka_unit_test(row_maps),
+        cmocka_unit_test(block_maps),
+        cmocka_unit_test(hashes_and_copies),
+        cmocka_unit_test(bad_tasks),
+        cmocka_unit_test(a_narrow_y_is_aligned),
+        cmocka_unit_test(the_back_end_asked_for),
+        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(keys_in_reused_memory),
     };
     rng = 20240601;
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -235,7 +235,7 @@ static void run_step_by(triangle *t, const uvcc_program *p, uint32_t step, const
     assert_int_equal(uvcc_reference_step(r, 0, NULL, 0), 0);
     triangle_agree(t, step, 0);
     triangle_input(t, 0, step, 1, x);
-    triangle_finish(t, step + 1);
+    triangle_finish(t, t->finished[0] + 1);
     const struct {
         uint32_t tensor;
         const int64_t *want;
@@ -443,6 +443,44 @@ static void test_lender_that_fails(void **state) {
     uvcc_program_free(p);
 }
 
+/* A lender that begins anew has zeros where nobody set anything since: that is no value to borrow,
+ * whatever was set before. */
+static void test_lender_that_begins_anew(void **state) {
+    (void)state;
+    triangle t;
+    uvcc_program *p;
+    shape s = base();
+    s.constant = false;
+    assert_int_equal(build(&p, &s, NULL, 0), 0);
+    triangle_open(&t, p, &(triangle_options){.seed = 9, .borrow = true, .mode = UVCC_CPU_DEFERRED});
+    triangle_ready(&t);
+    set_borrowed(&t, W, w);
+    set_borrowed(&t, T, turns);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_resume(t.s[i], NULL, 0), 0);
+    assert_int_equal(uvcc_session_set_borrowed(t.s[1], W), UVCC_ERR_STATE);
+    set_borrowed(&t, T, turns);
+    assert_int_equal(uvcc_session_step(t.s[0], 0, 0, triangle_now(&t)), 0); /* W becomes zeros */
+    int rc = UVCC_ERR_AGAIN;
+    while ((rc = uvcc_session_set_borrowed(t.s[1], W)) == UVCC_ERR_AGAIN)
+        assert_true(triangle_turn(&t));
+    assert_int_equal(rc, UVCC_ERR_STATE);
+    assert_int_equal(uvcc_session_step(t.s[1], 0, 0, triangle_now(&t)), UVCC_ERR_STATE);
+    triangle_free(&t);
+    /* After it, all of them as at first. */
+    triangle_open(&t, p, &(triangle_options){.seed = 9, .borrow = true, .mode = UVCC_CPU_DEFERRED});
+    triangle_ready(&t);
+    set_borrowed(&t, W, turned);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(uvcc_session_resume(t.s[i], NULL, 0), 0);
+    set_borrowed(&t, W, w);
+    set_borrowed(&t, T, turns);
+    run_step(&t, p, 0);
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
+}
+
 /* ---- values that the parties have alike ---- */
 
 static void set(triangle *t, unsigned party, uint32_t tensor, const int64_t *v) {
@@ -541,6 +579,17 @@ static void every_step(uvcc_config *c) {
     c->resume.next_run = next_run;
 }
 
+static uint8_t *copy_of_checkpoint(triangle *t, unsigned party, uint32_t step, size_t *len) {
+    uint32_t at;
+    const uint8_t *data;
+    while (uvcc_session_checkpoint(t->s[party], &at, &data, len) != 0 || at != step)
+        assert_true(triangle_turn(t));
+    uint8_t *copy = malloc(*len);
+    assert_non_null(copy);
+    memcpy(copy, data, *len);
+    return copy;
+}
+
 /* A checkpoint has no public tensor: who resumes sets them again, but for constants. */
 static void test_restart(void **state) {
     (void)state;
@@ -556,15 +605,10 @@ static void test_restart(void **state) {
     triangle_set_public(&t, W, w);
     run_step(&t, p, 0);
     for (unsigned i = 0; i < 3; i++) {
-        uint32_t at;
-        const uint8_t *data;
         uvcc_checkpoint_info info;
-        while (uvcc_session_checkpoint(t.s[i], &at, &data, &len) != 0 || at != 1)
-            assert_true(triangle_turn(&t));
-        assert_int_equal(uvcc_checkpoint_read(data, len, &info), 0);
+        kept[i] = copy_of_checkpoint(&t, i, 1, &len);
+        assert_int_equal(uvcc_checkpoint_read(kept[i], len, &info), 0);
         assert_int_equal(info.tensors, 0);
-        kept[i] = malloc(len);
-        memcpy(kept[i], data, len);
     }
     triangle_free(&t);
     next_run = 1;
@@ -584,6 +628,148 @@ static void test_restart(void **state) {
     assert_int_equal(uvcc_session_output(t.s[2], 1, 0)[0], 1 * 1 - 2 * 2 + 3 * 0 + 4 * -1);
     triangle_close(&t);
     triangle_free(&t);
+    uvcc_program_free(p);
+}
+
+/* Borrows what the lender has of every party of t, once it is set there. */
+static void borrow_all(triangle *t, triangle *lender, uint32_t tensor) {
+    for (unsigned i = 0; i < 3; i++) {
+        int rc;
+        while ((rc = uvcc_session_set_borrowed(t->s[i], tensor)) == UVCC_ERR_AGAIN)
+            assert_true(triangle_turn(lender));
+        assert_int_equal(rc, 0);
+    }
+}
+
+/* Borrowers end, and others go on from their checkpoints: the lender lives and steps meanwhile, and
+ * its values change; each run says anew what it borrows. */
+static void test_borrowers_resume(void **state) {
+    (void)state;
+    enum { RUNS = 3 };
+    uint8_t *kept[3];
+    size_t len = 0;
+    triangle lender, t;
+    uvcc_program *p;
+    shape s = base();
+    int64_t other[COLS * OUT];
+    s.constant = false;
+    assert_int_equal(build(&p, &s, NULL, 0), 0);
+    memcpy(other, w, sizeof w);
+    other[5] = 99;
+    triangle_open(&lender, p,
+                  &(triangle_options){.seed = 21, .borrow = true, .mode = UVCC_CPU_DEFERRED});
+    triangle_ready(&lender);
+    for (uint32_t run = 0; run < RUNS; run++) {
+        const int64_t *by = run % 2 == 0 ? w : other;
+        if (run == 0)
+            set_borrowed(&lender, T, turns);
+        set_borrowed(&lender, W, by);
+        next_run = run;
+        triangle_make(&t, p,
+                      &(triangle_options){.seed = 22 + run,
+                                          .lender = lender.s[run % 3],
+                                          .mode = UVCC_CPU_DEFERRED,
+                                          .tweak = every_step});
+        for (unsigned i = 0; i < 3 && run != 0; i++) {
+            assert_int_equal(uvcc_session_resume(t.s[i], kept[i], len), 0);
+            free(kept[i]);
+        }
+        triangle_start(&t);
+        triangle_ready(&t);
+        for (unsigned i = 0; i < 3; i++) {
+            assert_int_equal(uvcc_session_step(t.s[i], run, 0, triangle_now(&t)), UVCC_ERR_STATE);
+            assert_non_null(strstr(uvcc_session_error_detail(t.s[i]), "is borrowed and was not"));
+        }
+        borrow_all(&t, &lender, T);
+        borrow_all(&t, &lender, W);
+        triangle_agree(&t, run, 0);
+        triangle_input(&t, 0, run, 1, x);
+        triangle_finish(&t, 1);
+        int64_t y = 0;
+        for (size_t k = 0; k < COLS; k++)
+            y += x[k] * by[k * OUT + 2];
+        for (unsigned i = 0; i < 3; i++) {
+            assert_int_equal(uvcc_session_output(t.s[i], run, 0)[2], y);
+            assert_memory_equal(uvcc_session_output(t.s[i], run, 1), turned, sizeof turned);
+            if (run + 1 < RUNS)
+                kept[i] = copy_of_checkpoint(&t, i, run + 1, &len);
+        }
+        triangle_free(&t);
+        run_step_by(&lender, p, run, by);
+    }
+    triangle_close(&lender);
+    triangle_free(&lender);
+    uvcc_program_free(p);
+}
+
+static void may_cancel(uvcc_config *c) {
+    c->resume.cancellable = 1;
+}
+
+static void count_cancelled(void *user, unsigned party, const uvcc_session *s,
+                            const uvcc_event *e) {
+    (void)s;
+    uint32_t *cancelled = user;
+    cancelled[party] += e->kind == UVCC_EVENT_STEP_CANCELLED;
+}
+
+/* The step that first says what public values are is dropped: by who lends, before who borrows has
+ * agreed to it or while it runs, or by who borrows. Values that change after that, and steps that
+ * run on them, are those of parties that have their own; so are the roots. */
+static void test_borrowed_steps_cancelled(void **state) {
+    (void)state;
+    int64_t other[COLS * OUT];
+    uvcc_program *p;
+    shape s = base();
+    s.constant = false;
+    assert_int_equal(build(&p, &s, NULL, 0), 0);
+    memcpy(other, w, sizeof w);
+    other[0] = -50;
+    for (unsigned how = 0; how < 3; how++) {
+        const unsigned who = how == 2 ? 1 : 0;
+        uint8_t root[2][2][32];
+        for (unsigned borrow = 0; borrow < 2; borrow++) {
+            triangle t;
+            uint32_t cancelled[3] = {0};
+            triangle_open(&t, p,
+                          &(triangle_options){.seed = 30 + how,
+                                              .borrow = borrow != 0,
+                                              .mode = UVCC_CPU_DEFERRED,
+                                              .compute_seed = 4,
+                                              .tweak = may_cancel,
+                                              .on_event = count_cancelled,
+                                              .user = cancelled});
+            triangle_ready(&t);
+            void (*put)(triangle *, uint32_t, const int64_t *) =
+                borrow != 0 ? set_borrowed : triangle_set_public;
+            put(&t, T, turns);
+            put(&t, W, w);
+            for (uint32_t step = 0; step < 4; step++) {
+                if (step % 2 == 1) { /* one that runs, on what the dropped one was to read */
+                    run_step_by(&t, p, step, step == 1 ? w : other);
+                    memcpy(root[borrow][step / 2], t.root[2], 32);
+                    if (step == 1)
+                        put(&t, W, other);
+                    continue;
+                }
+                for (unsigned i = 0; i < 3; i++)
+                    if (how != 0 || i != 1)
+                        assert_int_equal(uvcc_session_step(t.s[i], step, 0, triangle_now(&t)), 0);
+                assert_int_equal(uvcc_session_cancel(t.s[who], step, triangle_now(&t)), 0);
+                if (how == 0) {
+                    for (unsigned turn = 0; turn < 50; turn++)
+                        assert_true(triangle_turn(&t));
+                    assert_int_equal(cancelled[0], step / 2);
+                    assert_int_equal(uvcc_session_step(t.s[1], step, 0, triangle_now(&t)), 0);
+                }
+                while (cancelled[0] + cancelled[1] + cancelled[2] != 3 * (step / 2 + 1))
+                    assert_true(triangle_turn(&t));
+            }
+            triangle_close(&t);
+            triangle_free(&t);
+        }
+        assert_memory_equal(root[0], root[1], sizeof root[0]);
+    }
     uvcc_program_free(p);
 }
 
@@ -616,6 +802,9 @@ int main(void) {
         cmocka_unit_test(test_borrowed),
         cmocka_unit_test(test_borrowing_refused),
         cmocka_unit_test(test_lender_that_fails),
+        cmocka_unit_test(test_lender_that_begins_anew),
+        cmocka_unit_test(test_borrowers_resume),
+        cmocka_unit_test(test_borrowed_steps_cancelled),
         cmocka_unit_test(test_unlike),
         cmocka_unit_test(test_alike),
     };

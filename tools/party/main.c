@@ -5,18 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../files.h"
+#include "../dir_lock.h"
 #include "../interrupt.h"
 #include "clients.h"
 #include "figures.h"
 #include "party.h"
+#include "share_dir.h"
 
 typedef struct party_options {
     const char *config, *json, *trace, *share; /* NULL: not given */
     uint32_t worker;                           /* NO_WORKER: not given */
     uint32_t die_after;                        /* 0: not given */
     party_asked asked;
-    bool check, progress, help;
+    bool check, force, progress, help;
 } party_options;
 #define NO_WORKER UINT32_MAX
 
@@ -40,6 +41,9 @@ static const flag options[] = {
     {"share", "DIR", FLAG_TEXT, AT(share), 0, 0, NULL,
      "split the weights that this party owns into files of shares for the three parties, and do "
      "nothing else: of jobs whose weights are \"shared\" or \"streamed\" (docs/party-run.md)"},
+    {"force", NULL, FLAG_SWITCH, AT(force), 0, 0, NULL,
+     "--share may replace files of shares: of all three parties, for those of two sharings do not "
+     "fit each other"},
     {"json", "FILE|-", FLAG_TEXT, AT(json), 0, 0, NULL,
      "write the result as JSON; with -, alone on standard output"},
     {"trace", "FILE", FLAG_TEXT, AT(trace), 0, 0, NULL,
@@ -215,16 +219,16 @@ static int run(party *p) {
     return status;
 }
 
-static int share(party *p) {
+static int share(party *p, bool force) {
+    int lock;
     if (p->kind->share == NULL)
         return report_error(EXIT_BAD_INPUT,
                             "--share: jobs of kind \"%s\" have no weights to share ahead",
                             p->kind->name);
-    const int why = dir_make(p->share_dir);
-    if (why != 0)
-        return report_error(EXIT_BAD_INPUT, "--share %s: cannot be made: %s", p->share_dir,
-                            strerror(why));
-    const int status = p->kind->share(p->work, p->share_dir);
+    int status = share_dir_open(p->share_dir, force, &lock);
+    if (status == EXIT_DONE)
+        status = p->kind->share(p->work, p->share_dir);
+    dir_unlock(lock);
     return status == EXIT_DONE ? report_output(EXIT_FAILED) : status;
 }
 
@@ -242,7 +246,7 @@ static int run_party(const party_options *o) {
     if (o->die_after != 0)
         p->c.faults.die_after = o->die_after;
     if (status == EXIT_DONE && o->share != NULL) {
-        status = share(p);
+        status = share(p, o->force);
     } else if (status == EXIT_DONE && o->check) {
         const int there = party_result_read(p); /* the store's job */
         status = there < 0 ? -there : party_open_tls(p);
@@ -277,6 +281,8 @@ int party_main(int argc, char *const *argv) {
                                             "docs/party.md describes");
     if (o.share != NULL && (o.check || o.json != NULL || o.trace != NULL || o.die_after != 0))
         return report_error(EXIT_BAD_INPUT, "--share runs nothing: give it with --config alone");
+    if (o.force && o.share == NULL)
+        return report_error(EXIT_BAD_INPUT, "--force does nothing without --share; take it away");
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
     interrupt_catch();

@@ -10,10 +10,11 @@
 #include "../flags_json.h"
 #include "../interrupt.h"
 #include "../report.h"
+#include "share_dir.h"
 #include "work_util.h"
 
 #define ALL_LAYERS (UVCC_MODEL_NO_LAYER - 1) /* and what belongs to none */
-enum { MESSAGE_BYTES = 512, WEIGHTS_OF_A_STEP = 128, SHARE_PATH_BYTES = 4096 };
+enum { MESSAGE_BYTES = 512, WEIGHTS_OF_A_STEP = 128 };
 
 const char *const pass_takes[] = {"hidden", "tokens", "one-hot", NULL}; /* by model_takes */
 const char *const pass_knows[] = {"secret", "public", "shared", "streamed", NULL};
@@ -558,15 +559,17 @@ int pass_share(pass *v, const work_config *c, const char *dir) {
         return bad(v, "--share: is for the party job.run.weights_owner of a job whose "
                       "job.run.weights is \"shared\" or \"streamed\"");
     for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
-        if (snprintf(path[p], sizeof path[p], "%s/party-%u.shares", dir, p) >= SHARE_PATH_BYTES)
-            return report_error(EXIT_BAD_INPUT, "--share %s: the path is too long", dir);
-        a[p] = atomic_file_open_own("share", path[p], &status);
+        status = share_dir_path(dir, p, path[p]);
+        if (status == EXIT_DONE)
+            a[p] = atomic_file_open_own("share", path[p], &status);
     }
     if (status == EXIT_DONE)
         status = share_into(v, c, a);
     /* Files of an earlier sharing stay unless all three can be replaced: two do not mix. */
     for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++)
         status = atomic_file_settle(a[p]);
+    if (status == EXIT_DONE)
+        status = share_dir_begin(dir);
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         const long at = a[p] != NULL ? ftell(atomic_file_stream(a[p])) : 0;
         if (status == EXIT_DONE)
@@ -575,7 +578,7 @@ int pass_share(pass *v, const work_config *c, const char *dir) {
             (void)printf("party %u          %s, %ld bytes\n", p, path[p], at);
         atomic_file_close(a[p]);
     }
-    return status;
+    return status == EXIT_DONE ? share_dir_end(dir) : status;
 }
 
 /* ---- requests of clients ---- */

@@ -23,6 +23,7 @@ import os
 import random
 import socket
 import ssl
+import stat
 import struct
 import time
 import zlib
@@ -49,6 +50,8 @@ log = logging.getLogger("uvcc.aio")
 CALL_BYTES = 24
 WRITE_HIGH, WRITE_LOW = 1 << 20, 1 << 18
 TURN_BYTES = 4 << 20
+BACKLOG = 100
+ACCEPT_AGAIN_S = 1.0
 BEGUN = "begun"  # the mark of a store: nobody needs the first values any more
 
 
@@ -230,7 +233,11 @@ class _Connection(asyncio.Protocol):
 
 class Server:
     """Listens, and gives connections to hosts by their first message. At most `pending_max` that
-    have not called yet: when one more comes, the oldest goes; each may take `call_s`."""
+    have not called yet: when one more comes, the oldest goes; each may take `call_s`.
+
+    It accepts by itself: a server of asyncio that is closed between an accept and the next turn of
+    the loop forgets the socket and leaves it open (in Python 3.11), so that who called waits for an
+    answer as long as this process lives."""
 
     def __init__(self, address: str, tls: Tls | None = None, *, call_s: float = 10.0,
                  pending_max: int = 256) -> None:
@@ -242,28 +249,94 @@ class Server:
         self.port = 0
         self._hosts: dict[tuple[int, int], Host] = {}
         self._pending: OrderedDict[_Connection, None] = OrderedDict()
-        self._server: asyncio.Server | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._listeners: list[socket.socket] = []
+        self._accepted: set[socket.socket] = set()           # no task has begun with these yet
+        self._arriving: set[asyncio.Task[None]] = set()      # each makes a _Connection of one
         self._inode: int | None = None
 
     async def start(self) -> None:
         """Begins; `port` is the one that it got."""
-        loop, tls, a = asyncio.get_running_loop(), self.tls, self.address
+        loop = self._loop = asyncio.get_running_loop()
+        a = self.address
+        try:
+            if a.path is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    if stat.S_ISSOCK(os.stat(a.path).st_mode):
+                        os.unlink(a.path)  # of one that was killed
+                self._listen(socket.AF_UNIX, a.path)
+                self._inode = os.stat(a.path).st_ino
+            else:
+                found = await loop.getaddrinfo(a.host, a.port, type=socket.SOCK_STREAM,
+                                               flags=socket.AI_PASSIVE)
+                for family, at in dict.fromkeys((f[0], f[4]) for f in found):
+                    self._listen(family, at)
+                if not self._listeners:
+                    raise OSError(f"no address of {a.host or '*'} can be listened at")
+                self.port = self._listeners[0].getsockname()[1]
+        except BaseException:
+            self.close()
+            raise
+
+    def _listen(self, family: int, at: Any) -> None:
+        try:
+            listener = socket.socket(family, socket.SOCK_STREAM)
+        except OSError:
+            return  # a family that this machine does not have
+        self._listeners.append(listener)
+        try:
+            listener.setblocking(False)
+            if family != socket.AF_UNIX:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind(at)
+            listener.listen(BACKLOG)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen at {at}: {error.strerror}") from None
+        self._watch(listener)
+
+    def _watch(self, listener: socket.socket) -> None:
+        if listener in self._listeners:
+            self._loop.add_reader(listener, self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(BACKLOG):
+            try:
+                sock, _ = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # no descriptor is left, or no memory
+                log.warning("a connection could not be accepted: %s", error)
+                self._loop.remove_reader(listener)
+                self._loop.call_later(ACCEPT_AGAIN_S, self._watch, listener)
+                return
+            self._accepted.add(sock)
+            task = self._loop.create_task(self._arrive(sock))
+            self._arriving.add(task)
+            task.add_done_callback(self._arriving.discard)
+
+    async def _arrive(self, sock: socket.socket) -> None:
+        self._accepted.discard(sock)
         more: dict[str, Any] = {}
-        if tls is not None:
-            more = {"ssl": tls.server, "ssl_handshake_timeout": self.call_s}
-        if a.path is not None:
-            self._server = await loop.create_unix_server(lambda: _Connection(self), a.path, **more)
-            self._inode = os.stat(a.path).st_ino
-        else:
-            self._server = await loop.create_server(lambda: _Connection(self), a.host, a.port,
-                                                    reuse_address=True, **more)
-            self.port = self._server.sockets[0].getsockname()[1]
+        if self.tls is not None:
+            more = {"ssl": self.tls.server, "ssl_handshake_timeout": self.call_s}
+        try:
+            await self._loop.connect_accepted_socket(lambda: _Connection(self), sock, **more)
+        except OSError as error:
+            log.info("a connection was not secured: %s", error)
 
     def close(self) -> None:
-        """Listens no more; hosts keep their connections."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        """Listens no more, and ends what has not called; hosts keep their connections."""
+        for listener in self._listeners:
+            self._loop.remove_reader(listener)
+            listener.close()
+        self._listeners.clear()
+        for task in self._arriving:
+            task.cancel()
+        for sock in self._accepted:  # a task that never begins closes nothing
+            sock.close()
+        self._accepted.clear()
         for connection in list(self._pending):
             connection.drop("the server ends")
         if self._inode is not None and self.address.path is not None:
@@ -323,16 +396,14 @@ class Host:
     higher index call. store: run numbers are the caller's (resume.next_run = store.next_run());
     checkpoints are kept there by the rules of docs/host.md. A peer that began anew ends the session,
     `Aborted` with reason RESTARTED or, of the third party, PEER: begin a new one, with the next run.
-    restart_after_s: longer than links.keepalive_ns; for a peer that comes with checkpoints that
-    this session does not know, and cannot prove itself. on_event: hears every event, in order.
-    An exception in it ends the host, and comes out of what awaits it."""
+    on_event: hears every event, in order. An exception in it ends the host, and comes out of what
+    awaits it."""
 
     def __init__(self, session: Session, *, peers: Mapping[int, str] | None = None,
                  listen: str | None = None, server: Server | None = None, tls: Tls | None = None,
                  cpu: CpuMode = CpuMode.THREADS, threads: int = 0, store: Store | None = None,
                  on_event: Callable[[Event], object] | None = None, idle_s: float = 30.0,
-                 retry_s: tuple[float, float] = (0.05, 5.0), call_s: float = 10.0,
-                 restart_after_s: float = 15.0) -> None:
+                 retry_s: tuple[float, float] = (0.05, 5.0), call_s: float = 10.0) -> None:
         self.session = session
         self.party = session.party
         self.idle_s = idle_s
@@ -352,7 +423,6 @@ class Host:
         if self.party < PARTIES - 1 and self._server is None:
             raise usage(f"party {self.party} is called, and does not listen")
         self._tls, self._call_s, self._retry_s = tls, call_s, retry_s
-        self._restart_after_s = restart_after_s
         self._mode, self._threads = cpu, threads
         self._store, self._every = store, session.config.resume.checkpoint_every
         self._on_event = on_event
@@ -450,8 +520,8 @@ class Host:
                 try:
                     self.session.step(number, entry)
                     break
-                except Error as error:
-                    if error.code != ErrorCode.AGAIN:
+                except Error as error:  # where it was aborted the event says why: _raise() does
+                    if error.code not in (ErrorCode.AGAIN, ErrorCode.ABORTED):
                         raise
                 self._moved.clear()
                 self._schedule()
@@ -461,8 +531,12 @@ class Host:
             mine[1].add_done_callback(_seen)
             self._steps[number] = mine
             self._schedule()
-            for id, values in (inputs or {}).items():
-                self.session.input(number, id, values)
+            try:
+                for id, values in (inputs or {}).items():
+                    self.session.input(number, id, values)
+            except Error as error:  # what waits for the step hears why
+                if error.code != ErrorCode.ABORTED:
+                    raise
         return mine
 
     async def close(self) -> None:
@@ -608,8 +682,6 @@ class Host:
         elif kind == EventKind.MISMATCH:
             log.warning("party %d: a HELLO of party %d does not fit: %s", self.party, event.peer,
                         event.text)
-            if event.text == "lineage" and self._ready.done() and self._over is None:
-                self._loop.call_later(self._restart_after_s, self._maybe_gone, event.peer, now)
         elif kind == EventKind.ABORTED:
             self._end_waits(Aborted(event.reason, event.text, event.peer))
             with contextlib.suppress(Error):  # it may be closing already
@@ -630,16 +702,6 @@ class Host:
         with contextlib.suppress(Error):  # it may have ended already
             self.session.abort(reason)
         self._schedule()
-
-    def _maybe_gone(self, peer: int, since: int) -> None:
-        """A peer that began anew with checkpoints younger than this session cannot prove it here:
-        its HELLO fits no offer of ours. Nobody knows who sent that HELLO; but the peer that this
-        session knew answers keep-alives, so when it was not heard since, it is gone."""
-        if self._stopped or self._over is not None or self.session.freed:
-            return
-        heard = self.session.peer_info(peer).heard_ns
-        if heard == NEVER or heard < since:
-            self._abort(AbortReason.RESTARTED)
 
     def _finished(self, event: Event) -> None:
         if event.step not in self._steps:

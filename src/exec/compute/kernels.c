@@ -26,7 +26,8 @@ static inline block_scratch *scratch_of(const uvcci_cpu_worker *w) {
 
 /* --- Dispatch --------------------------------------------------------------------------------- */
 
-const uvcci_kernel *uvcci_kernel_of(unsigned kind) {
+/* The kernel of a kind; NULL: no executor runs it. */
+static const uvcci_kernel *kernel_of(unsigned kind) {
     static const uvcci_kernel *const subjects[] = {
         uvcci_kernels_open,          uvcci_kernels_gate,     uvcci_kernels_lift,
         uvcci_kernels_deal,          uvcci_kernels_map,      uvcci_kernels_gemm,
@@ -67,7 +68,7 @@ static int run_vec(uvcci_cpu_worker *w, const uvcci_kernel *k, const uvcc_task *
 }
 
 static int run_task(uvcci_cpu_worker *w, const uvcc_task *t) {
-    const uvcci_kernel *k = uvcci_kernel_of(t->kind);
+    const uvcci_kernel *k = kernel_of(t->kind);
     if (k == NULL)
         return UVCC_ERR_JOB;
     return k->task != NULL ? k->task(w, t) : run_vec(w, k, t);
@@ -92,7 +93,7 @@ int uvcci_cpu_worker_init(uvcci_cpu_worker *w, const uvcc_allocator *al, uint32_
     if (backend >= sizeof aes / sizeof *aes)
         return UVCC_ERR_CONFIG;
     for (unsigned kind = UVCC_TASK_INPUT; kind < UVCC_TASK_KIND_END; kind++) /* none is missing */
-        assert((kind == UVCC_TASK_COLLECTIVE) == (uvcci_kernel_of(kind) == NULL));
+        assert((kind == UVCC_TASK_COLLECTIVE) == (kernel_of(kind) == NULL));
     block_scratch *s = al->alloc(al->user, sizeof *s, UVCC_MEM_SECRET);
     if (s == NULL)
         return UVCC_ERR_NOMEM;

@@ -5,11 +5,12 @@
 
 #include <assert.h>
 
-/* Narrow integers, and a second product, are of a public y alone. */
+/* Narrow integers, at an address that is a multiple of their bytes, and a second product are of a
+ * public y alone. */
 static bool is_sane(const uvcc_task *t) {
     const unsigned bytes = t->u.gemm.y_bytes;
     const bool narrow = bytes != 0, second = t->u.gemm.z_hi != NULL;
-    return (!narrow || bytes == 2 || bytes == 4) &&
+    return (!narrow || ((bytes == 2 || bytes == 4) && (uintptr_t)t->u.gemm.y.lo % bytes == 0)) &&
            (!(narrow || second) || t->u.gemm.y.hi == NULL) && (!second || t->u.gemm.x.hi != NULL);
 }
 

@@ -58,8 +58,6 @@ extern const uvcci_kernel uvcci_kernels_open[], uvcci_kernels_gate[], uvcci_kern
     uvcci_kernels_deal[], uvcci_kernels_map[], uvcci_kernels_gemm[], uvcci_kernels_bytes[],
     uvcci_kernels_rounding[], uvcci_kernels_sks[], uvcci_kernels_function[],
     uvcci_kernels_function_deal[], uvcci_kernels_one_hot[];
-/* The kernel of a kind; NULL: no executor runs it. */
-const uvcci_kernel *uvcci_kernel_of(unsigned kind);
 
 /* --- Where things are ------------------------------------------------------------------------- */
 

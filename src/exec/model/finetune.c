@@ -197,7 +197,8 @@ int64_t uvcc_finetune_rate(const uvcc_finetune_config *c, uint32_t step) {
 /* Those that may have adapters, in the order of bits of `adapted`. */
 static const uvcci_tf_slot adaptable[UVCCI_TF_ADAPTABLE] = {UVCCI_TF_WQ, UVCCI_TF_WK, UVCCI_TF_WV};
 
-uint32_t uvcci_ft_adapters(const uvcc_finetune_config *c) {
+/* Adapters of a layer. */
+static uint32_t adapters_of(const uvcc_finetune_config *c) {
     uint32_t n = 0;
     for (unsigned i = 0; i < UVCCI_TF_ADAPTABLE && c->method == UVCC_FINETUNE_LORA; i++)
         n += c->adapted >> i & 1u;
@@ -206,7 +207,7 @@ uint32_t uvcci_ft_adapters(const uvcc_finetune_config *c) {
 
 /* Factor i of all adapters. */
 static void adapter_at(const uvcc_finetune_config *c, uint32_t i, uvcc_finetune_weight *out) {
-    const uint32_t each = uvcci_ft_adapters(c), layer = i / (2 * each);
+    const uint32_t each = adapters_of(c), layer = i / (2 * each);
     uint32_t place = i / 2 % each;
     uvcci_tf_slot slot = UVCCI_TF_NONE;
     for (unsigned s = 0; s < UVCCI_TF_ADAPTABLE && slot == UVCCI_TF_NONE; s++)
@@ -232,7 +233,7 @@ static bool is_trained(const uvcc_finetune_config *c, uint32_t i) {
 
 int uvcci_ft_weight(const uvcc_finetune_config *c, uint32_t i, uvcc_finetune_weight *out) {
     const uint32_t own = uvcci_model_weights(&c->model);
-    if (i >= own + 2 * uvcci_ft_adapters(c) * c->model.layers)
+    if (i >= own + 2 * adapters_of(c) * c->model.layers)
         return UVCC_ERR_NOT_FOUND;
     if (i >= own) {
         adapter_at(c, i - own, out);
@@ -247,7 +248,7 @@ int uvcci_ft_weight(const uvcc_finetune_config *c, uint32_t i, uvcc_finetune_wei
 uint32_t uvcc_finetune_weight_count(const uvcc_finetune_config *c) {
     if (uvcc_finetune_check(c, NULL, 0) != 0)
         return 0;
-    return uvcci_model_weights(&c->model) + 2 * uvcci_ft_adapters(c) * c->model.layers;
+    return uvcci_model_weights(&c->model) + 2 * adapters_of(c) * c->model.layers;
 }
 
 int uvcc_finetune_weight_at(const uvcc_finetune_config *c, uint32_t i, uvcc_finetune_weight *out) {

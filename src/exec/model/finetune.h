@@ -9,8 +9,6 @@
 
 /* The options of the training in the words of transformer.h: one worker. */
 uvcc_transformer_config uvcci_ft_training(const uvcc_finetune_config *c);
-/* Adapters of a layer. */
-uint32_t uvcci_ft_adapters(const uvcc_finetune_config *c);
 /* uvcc_finetune_weight_at of a config that was checked. */
 int uvcci_ft_weight(const uvcc_finetune_config *c, uint32_t i, uvcc_finetune_weight *out);
 /* Whether there is a backward pass. */

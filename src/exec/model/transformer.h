@@ -18,7 +18,6 @@
 /* The model that the options describe. */
 uvcc_model_config uvcci_tf_model(const uvcc_transformer_config *cfg);
 uint32_t uvcci_tf_hidden(const uvcc_transformer_config *cfg);
-bool uvcci_tf_layer_norm(const uvcc_transformer_config *cfg);
 
 /* ---- numbers ---- */
 
@@ -246,8 +245,6 @@ void uvcci_tf_product(uvcci_tf_builder *b, uint32_t a, uint32_t y, uint32_t z, u
                       bool heads);
 /* z = a b, additive and untruncated, for every sequence and head of this rank. */
 void uvcci_tf_part(uvcci_tf_builder *b, uint32_t a, uint32_t y, uint32_t z, uint8_t flags);
-/* What a product sums for one element. */
-uint32_t uvcci_tf_depth(const uvcc_op_desc *op, const uvcc_tensor_desc *a);
 /* sum + a b, `times` such products in all; `sum` may be UVCC_NO_TENSOR. Returns the sum, which is
  * not truncated: an additive tensor, or with Beaver triples a replicated one. */
 uint32_t uvcci_tf_add_product(uvcci_tf_builder *b, uint32_t sum, uint32_t a, uint32_t y,

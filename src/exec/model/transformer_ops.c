@@ -342,7 +342,8 @@ void uvcci_tf_part(uvcci_tf_builder *b, uint32_t a, uint32_t y, uint32_t z, uint
     uvcci_tf_op(b, op);
 }
 
-uint32_t uvcci_tf_depth(const uvcc_op_desc *op, const uvcc_tensor_desc *a) {
+/* What a product sums for one element. */
+static uint32_t depth_of(const uvcc_op_desc *op, const uvcc_tensor_desc *a) {
     return (uint32_t)(op->flags & UVCC_OP_TRANS_A ? uvcci_gemm_rows(op, 0, a)
                                                   : uvcci_gemm_cols(op, 0, a));
 }
@@ -369,7 +370,7 @@ static void open_product(uvcci_tf_builder *b, uvcc_op_desc op, uint32_t z) {
     const uvcc_tensor_desc x = *uvcci_tf_desc(b, op.in[0]), w = *uvcci_tf_desc(b, op.in[1]),
                            out = *uvcci_tf_desc(b, z);
     const unsigned shift = shift_to(b, x.scale + w.scale, z), room = out.bits + shift,
-                   sum = x.bits + w.bits + uvcci_tf_log2(uvcci_tf_depth(&op, &x));
+                   sum = x.bits + w.bits + uvcci_tf_log2(depth_of(&op, &x));
     op.opcode = UVCC_OP_GEMM_PART;
     if (shift != 0)
         op.out[0] = uvcci_tf_temporary(b, out.rows, out.cols, sum < room ? sum : room,
@@ -392,7 +393,7 @@ void uvcci_tf_product(uvcci_tf_builder *b, uint32_t a, uint32_t y, uint32_t z, u
     } else if (scale == out->scale) {
         checked_product(b, op, z);
     } else {
-        const unsigned bits = x->bits + w->bits + uvcci_tf_log2(uvcci_tf_depth(&op, x));
+        const unsigned bits = x->bits + w->bits + uvcci_tf_log2(depth_of(&op, x));
         const uint32_t c = uvcci_tf_temporary(b, out->rows, out->cols, bits, (unsigned)scale);
         checked_product(b, op, c);
         uvcci_tf_truncate(b, c, z, b->truncation);
@@ -407,7 +408,7 @@ uint32_t uvcci_tf_add_product(uvcci_tf_builder *b, uint32_t sum, uint32_t a, uin
     const bool whole = b->how.products == UVCC_PRODUCTS_BEAVER || b->how.sks != 0;
     const bool open = z->sharing == UVCC_PUBLIC; /* local, and has no third input */
     uvcc_op_desc op = gemm(b, a, y, sum, flags, false);
-    const unsigned bits = x->bits + z->bits + uvcci_tf_log2(uvcci_tf_depth(&op, x));
+    const unsigned bits = x->bits + z->bits + uvcci_tf_log2(depth_of(&op, x));
     uvcc_tensor_desc d = {
         .rows = flags & UVCC_OP_TRANS_A ? x->cols : x->rows,
         .cols = flags & UVCC_OP_TRANS_B ? z->rows : z->cols,

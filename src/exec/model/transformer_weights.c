@@ -25,7 +25,7 @@ uint32_t uvcci_tf_hidden(const uvcc_transformer_config *c) {
     return 4 * c->dim;
 }
 
-bool uvcci_tf_layer_norm(const uvcc_transformer_config *c) {
+static bool has_layer_norm(const uvcc_transformer_config *c) {
     return c->norm == UVCC_NORM_LAYER ||
            (c->norm == UVCC_NORM_OF_BLOCK && c->block == UVCC_BLOCK_GPT2);
 }
@@ -44,7 +44,7 @@ uvcc_model_config uvcci_tf_model(const uvcc_transformer_config *c) {
         .ff_width = uvcci_tf_hidden(c),
         .ff = gated ? UVCC_MODEL_FF_GATED : UVCC_MODEL_FF_PLAIN,
         .activation = c->block <= UVCC_BLOCK_GPT2 ? activations[c->block] : 0,
-        .norm = uvcci_tf_layer_norm(c) ? UVCC_MODEL_LAYER_NORM : UVCC_MODEL_RMS_NORM,
+        .norm = has_layer_norm(c) ? UVCC_MODEL_LAYER_NORM : UVCC_MODEL_RMS_NORM,
         .order = UVCC_MODEL_PRE_NORM,
         .last_norm = 1,
         .biases = !gated,

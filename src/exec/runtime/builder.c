@@ -257,7 +257,9 @@ uvcc_hash_item *uvcci_add_hash(uvcci_builder *b) {
     return b->failed ? NULL : &h->items[h->count++];
 }
 
-void uvcci_hash_salted(uvcci_builder *b, uint8_t peer, const void *data, size_t len, uint8_t *out) {
+/* D of the bytes under the leaf salt shared with `peer`. */
+static void hash_salted(uvcci_builder *b, uint8_t peer, const void *data, size_t len,
+                        uint8_t *out) {
     uvcc_hash_item *it = uvcci_add_hash(b);
     if (it == NULL)
         return;
@@ -282,7 +284,7 @@ void uvcci_hash_payloads(uvcci_builder *b) {
     for (unsigned k = 0; b->r->out != NULL && k < UVCCI_TURN_ROUNDS; k++)
         for (uint32_t i = 0; i < b->r->out[k].count; i++) {
             uvcci_tx *tx = &b->r->out[k].tx[i];
-            uvcci_hash_salted(b, tx->dst, uvcc_link_msg_data(tx->msg), tx->len, tx->digest);
+            hash_salted(b, tx->dst, uvcc_link_msg_data(tx->msg), tx->len, tx->digest);
         }
 }
 
@@ -305,8 +307,8 @@ void uvcci_hash_opened(uvcci_builder *b, uint8_t id, uint8_t round, uint64_t ele
         l->id = r->ids.id[id][i];
         l->round = round;
         uint8_t peer = role == UVCCI_HEAD ? uvcci_next_party(b->s) : uvcci_prev_party(b->s);
-        uvcci_hash_salted(b, peer, data + i * block_stride,
-                          ((size_t)uvcci_block_count(elems, i) * bits + 7) / 8, l->digest);
+        hash_salted(b, peer, data + i * block_stride,
+                    ((size_t)uvcci_block_count(elems, i) * bits + 7) / 8, l->digest);
     }
 }
 
@@ -581,7 +583,7 @@ bool uvcci_build_keys(uvcci_builder *b) {
         if (l == NULL)
             return false;
         fill_keys_done(s, side, l);
-        uvcci_hash_salted(b, l->src, keys_from(r, side, total), total[side], l->digest);
+        hash_salted(b, l->src, keys_from(r, side, total), total[side], l->digest);
     }
     return true;
 }

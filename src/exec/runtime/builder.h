@@ -68,8 +68,6 @@ uvcc_hash_item *uvcci_add_hash(uvcci_builder *b);
 void uvcci_end_hashes(uvcci_builder *b);
 /* Mode and label of a commitment to a component; its key is uvcci_commit_key(). */
 void uvcci_begin_commit(uvcc_hash_item *it);
-/* D of the bytes under the leaf salt shared with `peer`. */
-void uvcci_hash_salted(uvcci_builder *b, uint8_t peer, const void *data, size_t len, uint8_t *out);
 uvcci_pending_leaf *uvcci_add_leaf(uvcci_builder *b, uint8_t type);
 /* D of every payload that this turn sends. */
 void uvcci_hash_payloads(uvcci_builder *b);

@@ -285,6 +285,7 @@ typedef struct uvcci_buffer {
     bool set;           /* PERSIST: it has a value */
     bool told;          /* it is public, and in no STEP yet */
     bool borrowed;      /* public: the memory is that of the session that lends */
+    bool given;         /* its value is the last public one, not zeros or of a checkpoint */
     uint8_t *digest;    /* of the last public value, 32 bytes; NULL: there was none */
 } uvcci_buffer;
 

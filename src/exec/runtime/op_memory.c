@@ -110,7 +110,8 @@ uint64_t uvcci_turn_memory(const uvcci_plan *p, unsigned turn) {
     return bound(&s);
 }
 
-uint64_t uvcci_turns_memory(const uvcci_plan *p) {
+/* Of the turn that takes most. */
+static uint64_t turns_memory(const uvcci_plan *p) {
     uint64_t most = 0;
     for (unsigned turn = 0; turn <= UINT8_MAX; turn++) {
         if (turn > p->turns && turn < UVCCI_TURN_NONE)
@@ -131,7 +132,7 @@ uint64_t uvcci_lasting_memory(const uvcci_plan *p) {
 }
 
 uint64_t uvcci_op_memory(const uvcci_plan *p) {
-    return uvcci_lasting_memory(p) + uvcci_turns_memory(p);
+    return uvcci_lasting_memory(p) + turns_memory(p);
 }
 
 uint64_t uvcci_gather_memory(const uvcci_plan *p) {

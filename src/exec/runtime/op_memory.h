@@ -9,9 +9,8 @@
 
 /* From its first turn until it is done. */
 uint64_t uvcci_lasting_memory(const uvcci_plan *plan);
-/* Of a turn, until its job is done and its messages are out; of the one that takes most. */
+/* Of a turn, until its job is done and its messages are out. */
 uint64_t uvcci_turn_memory(const uvcci_plan *plan, unsigned turn);
-uint64_t uvcci_turns_memory(const uvcci_plan *plan);
 /* Both: of an instance at work. */
 uint64_t uvcci_op_memory(const uvcci_plan *plan);
 /* Of an instance whose keys are gathered ahead, while that job is out. */

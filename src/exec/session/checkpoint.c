@@ -273,7 +273,7 @@ static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const voi
         set_by_map(s, set, t);
     uvcci_set_push(s, set);
     s->buffers[tensor].set = true;
-    s->buffers[tensor].told = b == NULL;
+    s->buffers[tensor].told = s->buffers[tensor].given = b == NULL;
     return 0;
 }
 
@@ -290,8 +290,8 @@ int uvcc_session_set_borrowed(uvcc_session *s, uint32_t tensor) {
         return uvcci_refuse(s, UVCC_ERR_USAGE, "%s is not borrowed", t->name);
     const uvcci_buffer *from = &s->lender->buffers[tensor];
     const bool touched = uvcci_being_touched(s->lender, from->shares.lo);
-    /* A session that has ended sets no more. */
-    if (!from->set || from->digest == NULL || (touched && uvcci_failed(s->lender)))
+    /* A session that has ended sets no more; one that began anew may have zeros. */
+    if (!from->set || !from->given || (touched && uvcci_failed(s->lender)))
         return uvcci_refuse(s, UVCC_ERR_STATE, "%s has no value in the session that lends it",
                             t->name);
     if (touched)
@@ -301,8 +301,9 @@ int uvcc_session_set_borrowed(uvcc_session *s, uint32_t tensor) {
         b->digest = state_alloc(s, HASH_BYTES);
     if (b->digest == NULL)
         return uvcci_refuse(s, UVCC_ERR_NOMEM, "no memory to set %s", t->name);
+    assert(from->digest != NULL);
     memcpy(b->digest, from->digest, HASH_BYTES);
-    b->set = b->told = true;
+    b->set = b->told = b->given = true;
     return 0;
 }
 
@@ -627,7 +628,7 @@ static int set_all(uvcc_session *s, const uint8_t *data, size_t len) {
         uvcci_set_add_copy(set, to->hi, set->staged + at + n, n);
         at += 2 * n;
         s->buffers[i].set = true;
-        s->buffers[i].told = false;
+        s->buffers[i].told = s->buffers[i].given = false;
     }
     assert(at == len - HASH_BYTES);
     drop_waiting(s);
@@ -658,7 +659,7 @@ static int begin_anew(uvcc_session *s, bool ready) {
                             s->step);
     drop_waiting(s);
     for (uint32_t i = 0; i < s->program->tensor_count; i++)
-        s->buffers[i].set = s->buffers[i].told = false;
+        s->buffers[i].set = s->buffers[i].told = s->buffers[i].given = false;
     s->loaded = o;
     memset(s->root_before, 0, 32);
     s->tensors_here = true;

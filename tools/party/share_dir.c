@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* share_dir.c - see share_dir.h. */
+#include "share_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <uvcc/types.h>
+
+#include "../dir_lock.h"
+#include "../files.h"
+#include "../report.h"
+
+static const char unfinished[] = "unfinished";
+
+static int too_long(const char *dir) {
+    return report_error(EXIT_BAD_INPUT, "--share %s: the path is too long", dir);
+}
+
+static int path_of(const char *dir, const char *name, char path[SHARE_PATH_BYTES]) {
+    const int n = snprintf(path, SHARE_PATH_BYTES, "%s/%s", dir, name);
+    return n < SHARE_PATH_BYTES ? EXIT_DONE : too_long(dir);
+}
+
+int share_dir_path(const char *dir, unsigned party, char path[SHARE_PATH_BYTES]) {
+    char name[32];
+    (void)snprintf(name, sizeof name, "party-%u.shares", party);
+    return path_of(dir, name, path);
+}
+
+/* party-N.shares.PID.tmp: a file of shares that did not get its name (atomic_file.c). */
+static bool is_left_over(const char *name) {
+    unsigned party = 0;
+    int end = 0;
+    return sscanf(name, "party-%1u.shares.%*[0-9].tmp%n", &party, &end) == 1 && end > 0 &&
+           name[end] == '\0' && party < UVCC_PARTIES;
+}
+
+/* The lock is held, so nobody writes them any more. One that stays is in nobody's way. */
+static void sweep(const char *dir) {
+    DIR *d = opendir(dir);
+    if (d == NULL)
+        return;
+    for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d))
+        if (is_left_over(e->d_name))
+            (void)unlinkat(dirfd(d), e->d_name, 0);
+    (void)closedir(d);
+}
+
+static bool is_there(const char *path) {
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
+static int look(const char *dir, bool force) {
+    char path[SHARE_PATH_BYTES];
+    int status = path_of(dir, unfinished, path);
+    if (status != EXIT_DONE || force || is_there(path))
+        return status;
+    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+        status = share_dir_path(dir, p, path);
+        if (status != EXIT_DONE)
+            return status;
+        if (is_there(path))
+            return report_error(
+                EXIT_BAD_INPUT,
+                "--share %s: party-%u.shares is there already, and files of two sharings do not "
+                "fit each other: give another directory, or take what is there away, or replace it "
+                "by --force and bring all three parties their new files",
+                dir, p);
+    }
+    return EXIT_DONE;
+}
+
+int share_dir_open(const char *dir, bool force, int *lock) {
+    const int why = dir_make(dir);
+    *lock = -1;
+    if (why != 0)
+        return report_error(EXIT_BAD_INPUT, "--share %s: cannot be made: %s", dir, strerror(why));
+    int status = dir_lock(dir, lock);
+    if (status == EXIT_DONE)
+        status = look(dir, force);
+    if (status == EXIT_DONE)
+        sweep(dir);
+    return status;
+}
+
+int share_dir_begin(const char *dir) {
+    char path[SHARE_PATH_BYTES];
+    const int status = path_of(dir, unfinished, path);
+    const int why = status == EXIT_DONE ? file_write(path, "", 0) : 0;
+    return why == 0 ? status
+                    : report_error(EXIT_FAILED, "%s: cannot be written: %s", path, strerror(why));
+}
+
+/* The three names are on the disk before the mark goes, and then it is gone for good. */
+int share_dir_end(const char *dir) {
+    char path[SHARE_PATH_BYTES];
+    const int status = path_of(dir, unfinished, path);
+    if (status != EXIT_DONE)
+        return status;
+    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool done =
+        fd >= 0 && fsync(fd) == 0 && unlinkat(fd, unfinished, 0) == 0 && fsync(fd) == 0;
+    const int why = errno;
+    if (fd >= 0)
+        (void)close(fd);
+    return done ? EXIT_DONE
+                : report_error(EXIT_FAILED, "%s: cannot be taken away: %s", path, strerror(why));
+}
