@@ -75,6 +75,7 @@ struct test_case {
     int accumulate;
     int y_bytes; /* of a y without hi; 0: words */
     bool two;    /* and z_hi = x.hi y */
+    bool host;   /* y lies in pinned memory of the host */
 };
 
 struct problem {
@@ -82,11 +83,12 @@ struct problem {
     uint64_t *memory[7], *before;
     void *room;
     size_t bytes;
+    bool host;
 };
 
-static uint64_t *words(uint64_t n, uint64_t seed, int kind) {
+static uint64_t *words(uint64_t n, uint64_t seed, int kind, bool host) {
     uint64_t *w;
-    CHECK(cudaMalloc(&w, n * 8));
+    CHECK(host ? cudaHostAlloc(&w, n * 8, cudaHostAllocDefault) : cudaMalloc(&w, n * 8));
     fill<<<1024, 256>>>(w, n, seed, kind);
     CHECK(cudaGetLastError());
     return w;
@@ -94,17 +96,19 @@ static uint64_t *words(uint64_t n, uint64_t seed, int kind) {
 
 static problem make(const test_case &c) {
     problem q = {};
+    q.host = c.host;
     const uint64_t x_ld = (c.trans_x ? c.m : c.k) + c.gap, y_ld = (c.trans_y ? c.k : c.n) + c.gap;
     const uint64_t x_words = x_ld * (c.trans_x ? c.k : c.m),
                    y_words = y_ld * (c.trans_y ? c.n : c.k);
     const uint64_t z_words = (uint64_t)c.m * (c.n + c.gap);
     for (int i = 0; i < (c.both ? 4 : 0) + !c.both * 2; i++)
         q.memory[i] = words(i % 2 == 0 ? x_words : y_words, 1000 * i + 1,
-                            i % 2 != 0 && c.y_bytes != 0 && c.kind == LEAST ? LEAST_NARROW : c.kind);
-    q.memory[4] = words(z_words, 77, RANDOM);
+                            i % 2 != 0 && c.y_bytes != 0 && c.kind == LEAST ? LEAST_NARROW : c.kind,
+                            c.host && i % 2 != 0);
+    q.memory[4] = words(z_words, 77, RANDOM, false);
     if (c.two) {
-        q.memory[5] = words(x_words, 78, c.kind);
-        q.memory[6] = words(z_words, 77, RANDOM);
+        q.memory[5] = words(x_words, 78, c.kind, false);
+        q.memory[6] = words(z_words, 77, RANDOM, false);
     }
     CHECK(cudaMalloc(&q.before, z_words * 8));
     CHECK(cudaMemcpy(q.before, q.memory[4], z_words * 8, cudaMemcpyDeviceToDevice));
@@ -130,9 +134,10 @@ static problem make(const test_case &c) {
 }
 
 static void forget(problem &q) {
-    for (uint64_t *m : q.memory)
-        if (m != nullptr)
-            CHECK(cudaFree(m));
+    for (int i = 0; i < 7; i++)
+        if (q.memory[i] != nullptr)
+            CHECK(q.host && i % 2 != 0 && i < 4 ? cudaFreeHost(q.memory[i])
+                                                : cudaFree(q.memory[i]));
     CHECK(cudaFree(q.before));
     CHECK(cudaFree(q.room));
 }
@@ -224,6 +229,7 @@ int main(int argc, char **argv) {
                 for (int two = 0; two < 2; two++)
                     ok &= check({s[0], s[1], s[2], false, (t & 1) != 0, (t & 2) != 0,
                                  t == 3 ? 5u : 0u, RANDOM, 0, t == 2, bytes, two == 1});
+    ok &= check({100, 640, 300, true, false, false, 0, RANDOM, 0, 0, 0, false, true});
     for (int kind = 0; kind < KINDS; kind++) {
         ok &= check({100, 300, 54000, false, false, false, 0, kind, 0, 0, 2, true});
         ok &= check({100, 300, 54001, false, false, true, 0, kind, 0, 1, 2, true});
@@ -236,6 +242,9 @@ int main(int argc, char **argv) {
         ok &= check({130, 140, 65535, false, false, false, 0, kind, 0, 0});
         ok &= check({130, 140, 70001, true, false, true, 0, kind, 0, 1});
         ok &= check({1000, 300, 500, true, false, false, 1, kind, 1, 0}); /* in many passes */
+        ok &= check({100, 300, 10800, false, false, false, 0, kind, 0, 1});
+        ok &= check({128, 640, 5400, true, true, false, 0, kind, 0, 0});
+        ok &= check({60, 1111, 1001, false, false, false, 1, kind, 0, 1, 0, true});
     }
     if (!ok || (argc > 1 && strcmp(argv[1], "check") == 0))
         return !ok;

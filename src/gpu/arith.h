@@ -178,16 +178,30 @@ ON_BOTH uint32_t aes_column(uint8_t s, unsigned table) {
     return table == 0 ? t0 : t0 << 8 * table | t0 >> (32 - 8 * table);
 }
 
-/* The entry of table `t` for byte k of w; `lane`: four times this lane's number. A row of 256 bytes
- * has tables 0 and 2, or 64 KiB on 1 and 3, so that one instruction makes the address of the byte
- * and the lane. */
+/* The entry of table `t` for byte k of w; `lane` is where the tables have this lane's first word. A
+ * table takes 32 KiB, 128 bytes an entry: 0 and 2, then 1 and 3. So the address of a byte's entry
+ * is one product of four digits, to which the load adds the table's place. */
 #ifdef __CUDA_ARCH__
-#define AES_T(t, w, k)                                                                             \
-    (*(const uint32_t *)((const char *)aes_shared + __byte_perm((w), lane, 0x5504 | (k) << 4) +    \
-                         ((t)&2) * 64 + ((t)&1) * 65536))
+ON_BOTH_CONST uint32_t aes_table_at(unsigned t) {
+    return (t & 2) * 16384 + (t & 1) * 65536;
+}
+#define AES_T(t, w, k) AES_LOAD(aes_table_at(t), __dp4a((w), 128u << 8 * (k), lane))
+#ifdef __NVCC__
+template <uint32_t TABLE> static __device__ __forceinline__ uint32_t aes_load(uint32_t at) {
+    uint32_t x;
+    asm volatile("ld.shared.u32 %0, [%1 + %2];" : "=r"(x) : "r"(at), "n"(TABLE));
+    return x;
+}
+#define AES_LOAD(table, at) aes_load<(table)>(at)
+ON_BOTH uint32_t aes_lane(void) {
+    return (uint32_t)__cvta_generic_to_shared(aes_shared) + (threadIdx.x & 31) * 4;
+}
+#else
+#define AES_LOAD(table, at) (*(const uint32_t *)((const char *)aes_shared + (table) + (at)))
 ON_BOTH uint32_t aes_lane(void) {
     return (threadIdx.x & 31) * 4;
 }
+#endif
 #else
 ON_BOTH uint32_t aes_entry(unsigned table, uint8_t x) {
     static const uint8_t sbox[256] = {AES_SBOX};

@@ -4,9 +4,10 @@
  * Three kernels for each pass over some rows of z:
  *
  *   split    words -> residues, 8-bit and signed, one matrix for each modulus, along the depth. A
- *            word's signed digits to base 256 are the bytes of (x + 0x80..80) xor 0x80..80, and a
- *            residue is two products of four digits with 256^i mod p, less its rounded quotient
- *            by p. x takes the factor (M / p)^-1 mod p on its way; M is the product of all moduli.
+ *            word, as a signed integer, is the digits to base 256 of what it is with its top bit
+ *            turned, less 2^63; so a residue is two products of four digits with 256^i mod p and a
+ *            constant, less its rounded quotient by p. x takes the factor (M / p)^-1 mod p on its
+ *            way; M is the product of all moduli.
  *   multiply a GEMM in int8 for each modulus: tiles by the copy engine, products by wgmma, sums
  *            of 32 bits reduced to 8 before they leave. Moduli come one after the other, so that
  *            both matrices of residues stay in the L2 cache.
@@ -44,6 +45,9 @@ struct constants {
     /* 256^i mod p, four to a word; of x times (M/p)^-1 mod p. */
     int low[SIDES][MODULI_MAX], high[SIDES][MODULI_MAX];
     float size[MODULI_MAX], inverse[MODULI_MAX]; /* p, 1 / p */
+    /* What sums of digits begin with, and what makes their quotients: see residue(). */
+    int start[SIDES][MODULI_MAX];
+    float shift[MODULI_MAX];
     int per_sum[MODULI_MAX];                     /* round(2^ROUND_SHIFT / p) */
     uint64_t weight[MODULI_MAX];                 /* M / p mod 2^64 */
     int part[MODULI_MAX];                        /* round(2^24 / p) */
@@ -77,6 +81,41 @@ void pack_powers(int p, int factor, int *low, int *high) {
     *high = (int)word[1];
 }
 
+/* -2^63 times the factor, which the signs of words were taken for. */
+int sign_of(int p, int factor) {
+    int power = centred(-128 * factor, p);
+    for (int i = 0; i < 7; i++)
+        power = centred(power * 256, p);
+    return power;
+}
+
+/* Words MAGIC + b are floats 1.5 2^23 + b. For each modulus but 256 the b = 0 mod 256 for which
+ * (1.5 2^23 + b) / p, with 1 / p as a float, is nearest to an integer. */
+constexpr int MAGIC = 0x4b400000;
+constexpr double MAGIC_VALUE = 1.5 * (1 << 23);
+constexpr int starts[MODULI_MAX] = {0,        2039552,  2076160,  -2044928, -2086400,
+                                    2043136,  -2059264, -2084864, -2089216, 2073344,
+                                    2095616,  -2083584, -2049792, -2088448, -2093056,
+                                    -2059008, -2070272, -2064640, -2089216};
+constexpr double start_quotient(int i) {
+    return (MAGIC_VALUE + starts[i]) * (double)(1.0f / (float)moduli[i]);
+}
+constexpr double start_multiple(int i) {
+    return (double)(int)(start_quotient(i) + 0.5);
+}
+/* Sums of eight products of digits are below 2^18 in size, so that 1 / p as a float moves their
+ * quotients by less than 2^18 / p 2^-24; with what starts[] move them by, residues stay in 8 bits. */
+constexpr bool starts_serve(void) {
+    for (int i = 1; i < MODULI_MAX; i++) {
+        const double off = start_quotient(i) - start_multiple(i), p = moduli[i];
+        const double moved = (off < 0 ? -off : off) + 1.0 / 64 / p;
+        if (starts[i] % 256 != 0 || p / 2 + moved * p >= 128)
+            return false;
+    }
+    return true;
+}
+static_assert(starts_serve(), "");
+
 constants make_constants(int count) {
     constants c = {};
     int64_t bias = 0;
@@ -96,6 +135,9 @@ constants make_constants(int count) {
         pack_powers(p, 1, &c.low[Y][i], &c.high[Y][i]);
         c.size[i] = (float)p;
         c.inverse[i] = 1.0f / (float)p;
+        c.shift[i] = (float)(MAGIC_VALUE - start_multiple(i));
+        c.start[X][i] = MAGIC + starts[i] + sign_of(p, inverse(others, p));
+        c.start[Y][i] = MAGIC + starts[i] + sign_of(p, 1);
         c.per_sum[i] = (int)(((1ull << ROUND_SHIFT) + p / 2) / p);
         c.part[i] = (int)(((1u << 24) + p / 2) / p);
         c.all *= (uint64_t)p;
@@ -133,14 +175,20 @@ __device__ __forceinline__ uint32_t four_bytes(const int (&v)[4]) {
     return __byte_perm(__byte_perm(v[0], v[1], 0x0040), __byte_perm(v[2], v[3], 0x0040), 0x5410);
 }
 
-/* v mod p in the low byte, signed, for |v| < 2^18, given as the word MAGIC + v: as a float that is
- * 1.5 2^23 + v, whose last place is 1, so that sums with 1.5 2^23 round to integers. Products of
- * floats are four times as fast as those of 32 x 32 -> 64 bits. */
-constexpr int MAGIC = 0x4b400000;
-__device__ __forceinline__ int residue(int magic_v, float p, float inverse) {
+/* v mod p in the low byte, signed, for |v| <= 2^18, given as the word MAGIC + b + v: as a float that is
+ * 1.5 2^23 + b + v, whose last place is 1, so that sums with 1.5 2^23 round to integers. b is one for
+ * which (1.5 2^23 + b) / p is nearly an integer, and `shift` is 1.5 2^23 less that integer. */
+__device__ __forceinline__ int residue(int magic_v, float p, float inverse, float shift) {
     const float magic = __int_as_float(MAGIC), moved = __int_as_float(magic_v);
-    const float q = __fsub_rn(__fmaf_rn(__fsub_rn(moved, magic), inverse, magic), magic);
+    const float q = __fsub_rn(__fmaf_rn(moved, inverse, shift), magic);
     return __float_as_int(__fmaf_rn(-p, q, moved));
+}
+
+/* sum + the four digits, unsigned, times four signed factors. */
+__device__ __forceinline__ int add_products(uint32_t digits, int factors, int sum) {
+    int out;
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(out) : "r"(digits), "r"(factors), "r"(sum));
+    return out;
 }
 
 /* Element `at` as a word. */
@@ -185,13 +233,31 @@ __device__ __forceinline__ void load_along(const split_part &t, uint32_t r, uint
     }
 }
 
+/* Residues of four words by all moduli, which are `plane` apart. */
+template <int COUNT, int SIDE>
+__device__ __forceinline__ void put_split(const uint64_t (&w)[4], int8_t *out, uint64_t plane,
+                                          const constants &c) {
+#pragma unroll
+    for (int p = 0; p < COUNT; p++, out += plane) {
+        int v[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int sum =
+                add_products((uint32_t)(w[i] >> 32) ^ 0x80000000u, c.high[SIDE][p],
+                             add_products((uint32_t)w[i], c.low[SIDE][p], c.start[SIDE][p]));
+            v[i] = p == 0 ? sum
+                          : residue(sum, c.size[p], c.inverse[p], c.shift[p]); /* the first is 256 */
+        }
+        *(uint32_t *)out = four_bytes(v);
+    }
+}
+
 /* 16 rows, 128 words of each: a warp a row, four words a lane. Where neighbours of the depth are
  * none in memory, words go through shared memory, each row of it turned by its own number of
  * places, so that neither side has two lanes in one bank. */
 template <int COUNT>
 __global__ void __launch_bounds__(SPLIT_THREADS, 4)
     split(const __grid_constant__ split_task all, const __grid_constant__ constants c) {
-    constexpr uint64_t FLIP = 0x8080808080808080ull;
     __shared__ uint64_t tile[SPLIT_DEPTH][SPLIT_ROWS];
     int which = 0;
     while (blockIdx.x >= all.part[which].end)
@@ -216,21 +282,11 @@ __global__ void __launch_bounds__(SPLIT_THREADS, 4)
     }
     if (r >= t.rows || d >= t.room)
         return;
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        w[i] = (w[i] + FLIP) ^ FLIP;
     int8_t *out = t.out + r * t.stride + d;
-#pragma unroll
-    for (int p = 0; p < COUNT; p++, out += t.plane) {
-        const int low = c.low[t.side][p], high = c.high[t.side][p];
-        int v[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int sum = __dp4a((int)(w[i] >> 32), high, __dp4a((int)w[i], low, MAGIC));
-            v[i] = p == 0 ? sum : residue(sum, c.size[p], c.inverse[p]); /* the first is 256 */
-        }
-        *(uint32_t *)out = four_bytes(v);
-    }
+    if (t.side == X)
+        put_split<COUNT, X>(w, out, t.plane, c);
+    else
+        put_split<COUNT, Y>(w, out, t.plane, c);
 }
 
 /* ---- multiply ---- */

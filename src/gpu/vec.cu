@@ -27,7 +27,9 @@ ON_BOTH_CONST unsigned blocks_most(unsigned kind) {
     return tables_of(kind) == AES_FOUR ? 1 : tables_of(kind) == AES_TWO ? 3 : 8;
 }
 ON_BOTH_CONST unsigned warps_most(unsigned kind) {
-    return kind == UVCC_TASK_FN_COMPARE ? 24 : needs_aes(kind) ? 16 : 8;
+    return kind == UVCC_TASK_FN_COMPARE || kind == UVCC_TASK_FN_DEAL_KEY ? 24
+           : needs_aes(kind)                                             ? 16
+                                                                         : 8;
 }
 /* What registers are divided by, so that some are left to the block beside a tree's. */
 ON_BOTH_CONST unsigned threads_bound(unsigned kind) {

@@ -156,6 +156,11 @@ static void as_on_the_cpu(void **state) {
         {160, 130, 5400, 0, 0, false, false, false, 0, false, 0}, /* the most for 18 moduli */
         {160, 130, 5401, 0, 0, false, true, true, 0, false, 0},
         {64, 33, 33000, 0, 0, false, false, false, 0, false, 0}, /* cut along the depth */
+        /* few rows */
+        {128, 1040, 520, 0, 0, false, false, true, 2, false, 0},
+        {120, 1040, 540, 0, 0, true, false, false, 0, false, 0},
+        {128, 96, 5400, 0, 0, false, false, false, 0, false, 0}, /* the most depth */
+        {64, 2112, 1000, 0, 0, false, false, true, 0, true, 0},
         {300, 520, 450, 2, 3, false, false, true, 5, false, 0},
         {450, 520, 300, 1, 2, true, true, false, 1, false, 0},
         /* few rows */

@@ -52,7 +52,7 @@ void emulated_recall(void) {
     for (unsigned x = tables[0] == 0 ? 256 : 0; x-- != 0;)
         for (unsigned t = AES_FOUR; t-- != 0;)
             for (unsigned lane = 32; lane-- != 0;)
-                tables[x * 64 + (t & 2) * 16 + (t & 1) * 16384 + lane] = aes_column(sbox[x], t);
+                tables[x * 32 + (t & 2) * 4096 + (t & 1) * 16384 + lane] = aes_column(sbox[x], t);
     memcpy(aes_shared, tables, sizeof tables);
 }
 
