@@ -72,6 +72,9 @@ typedef struct uvcc_allocator {
     void *(*alloc)(void *user, size_t bytes, uvcc_mem_class cls);
     void (*free)(void *user, void *p, size_t bytes, uvcc_mem_class cls);
     void *user;
+    /** As `free`, of WIRE memory whose bytes were all sealed where they stand: they are no secret,
+     * and need no wiping. NULL: `free` is called instead. */
+    void (*free_sealed)(void *user, void *p, size_t bytes, uvcc_mem_class cls);
 } uvcc_allocator;
 
 /** Random bytes hook: fills `out` with `bytes` bytes fit for keys; 0, or negative if it cannot. */

@@ -213,7 +213,7 @@ void uvcci_assembly_free(uvcc_link *l, uvcci_rx_msg *m) {
     if (m->tabled)
         table_remove(l, m);
     ranges_free(l, m);
-    uvcci_data_give(l, m->data, m->len);
+    uvcci_data_give(l, m->data, m->len, false);
     uvcci_pool_give(l, &l->rx.pool, m);
 }
 

@@ -32,6 +32,17 @@ void uvcci_link_give(uvcc_link *l, void *p, size_t bytes, uvcc_mem_class cls) {
     l->cfg.alloc.free(l->cfg.alloc.user, p, bytes, cls);
 }
 
+void uvcci_link_give_sealed(uvcc_link *l, void *p, size_t bytes) {
+    const uvcc_allocator *al = &l->cfg.alloc;
+    if (p == NULL || al->free_sealed == NULL) {
+        uvcci_link_give(l, p, bytes, UVCC_MEM_WIRE);
+        return;
+    }
+    assert(l->stats.memory_bytes >= bytes);
+    l->stats.memory_bytes -= bytes;
+    al->free_sealed(al->user, p, bytes, UVCC_MEM_WIRE);
+}
+
 void uvcci_link_tick(uvcc_link *l, uint64_t now) {
     uint64_t last = l->now - l->skew;
     if (now < last) {

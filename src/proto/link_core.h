@@ -8,6 +8,8 @@
 
 void *uvcci_link_alloc(uvcc_link *l, size_t bytes, uvcc_mem_class cls);
 void uvcci_link_give(uvcc_link *l, void *p, size_t bytes, uvcc_mem_class cls);
+/* Of WIRE memory whose bytes were all sealed where they stand. */
+void uvcci_link_give_sealed(uvcc_link *l, void *p, size_t bytes);
 /* Time is `now` or, if the caller's clock stepped back, stands still. */
 void uvcci_link_tick(uvcc_link *l, uint64_t now);
 /* Caches of an idle link go back this long from now. */

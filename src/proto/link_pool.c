@@ -158,9 +158,16 @@ uint64_t uvcci_data_bound(const uvcc_link *l) {
            l->cfg.rx_keys_bytes;
 }
 
+static void data_free(uvcc_link *l, uint8_t *data, uint32_t len, bool sealed) {
+    if (sealed)
+        uvcci_link_give_sealed(l, data, len);
+    else
+        uvcci_link_give(l, data, len, UVCC_MEM_WIRE);
+}
+
 static void spare_free(uvcc_link *l, uint32_t i) {
     uvcci_spares *s = l->spares;
-    uvcci_link_give(l, s->data[i], s->len[i], UVCC_MEM_WIRE);
+    data_free(l, s->data[i], s->len[i], s->sealed[i]);
     s->bytes -= s->len[i];
     s->data[i] = NULL;
     s->len[i] = 0;
@@ -196,7 +203,7 @@ uint8_t *uvcci_data_take(uvcc_link *l, void *record, uint32_t len) {
     return data;
 }
 
-void uvcci_data_give(uvcc_link *l, uint8_t *data, uint32_t len) {
+void uvcci_data_give(uvcc_link *l, uint8_t *data, uint32_t len, bool sealed) {
     if (len <= UVCCI_INLINE_BYTES)
         return;
     l->data_bytes -= len;
@@ -206,7 +213,7 @@ void uvcci_data_give(uvcc_link *l, uint8_t *data, uint32_t len) {
             memset(l->spares, 0, sizeof *l->spares);
     }
     if (l->spares == NULL || len < UVCCI_SPARE_MIN_BYTES) {
-        uvcci_link_give(l, data, len, UVCC_MEM_WIRE);
+        data_free(l, data, len, sealed);
         return;
     }
     uvcci_spares *s = l->spares;
@@ -214,6 +221,7 @@ void uvcci_data_give(uvcc_link *l, uint8_t *data, uint32_t len) {
     spare_free(l, i);
     s->data[i] = data;
     s->len[i] = len;
+    s->sealed[i] = sealed;
     s->bytes += len;
 }
 

@@ -16,7 +16,8 @@ void uvcci_pool_trim(uvcc_link *l, uvcci_pool *p);
 uint64_t uvcci_pool_bound(uint64_t objects);
 /* A message's bytes: in its record if they fit, else a buffer. NULL without memory. */
 uint8_t *uvcci_data_take(uvcc_link *l, void *record, uint32_t len);
-void uvcci_data_give(uvcc_link *l, uint8_t *data, uint32_t len);
+/* sealed: all of them were sealed where they stand, so they are no secret. */
+void uvcci_data_give(uvcc_link *l, uint8_t *data, uint32_t len, bool sealed);
 void uvcci_data_trim(uvcc_link *l);
 uint64_t uvcci_data_bound(const uvcc_link *l);
 

@@ -54,10 +54,15 @@ uint8_t *uvcc_link_msg_data(uvcc_link_msg *m) {
     return m->data;
 }
 
+/* Pieces are sealed where they stand; keys come before the first one goes out, or never. */
+static bool all_sealed(const uvcc_link *l, const uvcc_link_msg *m) {
+    return l->keys != NULL && m->state == MSG_SENT && m->cut == m->len && l->tx.fatal == 0;
+}
+
 static void msg_free(uvcc_link *l, uvcc_link_msg *m) {
     assert(l->tx.cls[m->cls].held >= uvcci_msg_cost(m->len));
     l->tx.cls[m->cls].held -= uvcci_msg_cost(m->len);
-    uvcci_data_give(l, m->data, m->len);
+    uvcci_data_give(l, m->data, m->len, all_sealed(l, m));
     uvcci_pool_give(l, &l->tx.pool, m);
 }
 

@@ -355,6 +355,7 @@ typedef struct uvcci_spares {
     uint32_t oldest;
     uint32_t len[UVCCI_SPARES];
     uint8_t *data[UVCCI_SPARES];
+    bool sealed[UVCCI_SPARES];
     uint64_t bytes;
 } uvcci_spares;
 

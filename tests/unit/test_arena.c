@@ -120,6 +120,12 @@ static void test_meter(void **state) {
     assert_true(m.by_class[UVCC_MEM_STATE] == 0 && m.by_class[UVCC_MEM_WIRE] == 50);
     al.free(al.user, b, 50, UVCC_MEM_WIRE);
     assert_int_equal(m.bytes, 0);
+    assert_null(al.free_sealed);
+    m.base.free_sealed = m.base.free;
+    al = uvcci_metered(&m);
+    b = al.alloc(al.user, 50, UVCC_MEM_WIRE);
+    al.free_sealed(al.user, b, 50, UVCC_MEM_WIRE);
+    assert_int_equal(m.bytes | m.by_class[UVCC_MEM_WIRE] | mem.live_blocks, 0);
 }
 
 /* Blocks of ever new sizes, one after the other: what is kept stays in proportion to what was used.

@@ -973,6 +973,41 @@ static void hashes_and_copies(void **state) {
     sim_close(&s);
 }
 
+/* More than stays in caches, at any alignment. Of pieces that overlap the later one counts; nothing
+ * beside them is touched. */
+static void large_copies(void **state) {
+    (void)state;
+    enum { BYTES = 3u << 20, PIECES = 200 };
+    sim s;
+    sim_open(&s, 0, 1);
+    rng = 77;
+    uint8_t *from = malloc(BYTES), *to = malloc(BYTES), *want = malloc(BYTES);
+    assert_true(from != NULL && to != NULL && want != NULL);
+    test_rand_bytes(&rng, from, BYTES);
+    memset(to, 0xA5, BYTES);
+    memset(want, 0xA5, BYTES);
+    uvcc_copy_item items[PIECES];
+    size_t all = 0;
+    for (size_t i = 0; i < PIECES; i++) {
+        const size_t len = i % 3 == 0 ? test_rand(&rng) % 200 : test_rand(&rng) % 40000;
+        const size_t at = test_rand(&rng) % (BYTES - 40000);
+        const size_t src = test_rand(&rng) % (BYTES - 40000);
+        items[i] = (uvcc_copy_item){to + at, from + src, len};
+        memcpy(want + at, from + src, len);
+        all += len;
+    }
+    assert_true(all > 2u << 20);
+    uvcc_task t = {.kind = UVCC_TASK_COPY};
+    t.u.copy.items = items;
+    t.u.copy.count = PIECES;
+    assert_int_equal(run_tasks(&s, 0, &t, 1), 0);
+    assert_memory_equal(to, want, BYTES);
+    free(from);
+    free(to);
+    free(want);
+    sim_close(&s);
+}
+
 static void bad_tasks(void **state) {
     (void)state;
     sim s;
@@ -1130,6 +1165,7 @@ int main(void) {
         cmocka_unit_test(row_maps),
         cmocka_unit_test(block_maps),
         cmocka_unit_test(hashes_and_copies),
+        cmocka_unit_test(large_copies),
         cmocka_unit_test(bad_tasks),
         cmocka_unit_test(a_narrow_y_is_aligned),
         cmocka_unit_test(the_back_end_asked_for),

@@ -46,12 +46,26 @@ typedef struct fix {
     shuffler side;
 } fix;
 
+/* Memory that came back as sealed has nothing of a message. */
+static unsigned sealed_blocks;
+
+static void take_sealed(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
+    enum { SOME = 16 };
+    assert_int_equal(cls, UVCC_MEM_WIRE);
+    assert_true(bytes <= sizeof content);
+    for (size_t at = 0; at + SOME <= bytes; at += SOME)
+        assert_memory_not_equal((uint8_t *)p + at, content + at, SOME);
+    sealed_blocks++;
+    test_allocator(user).free(user, p, bytes, cls);
+}
+
 static void a_link(fix *f, uint8_t me, uint8_t suite, bool side) {
     static const uint8_t prk[32] = {0x42, 7};
     uvcc_link_config cfg;
     uvcc_link_config_default(&cfg);
     *f = (fix){.seed = 9, .now = 50 * MS, .side.x = 4};
     cfg.alloc = test_allocator(&f->mem);
+    cfg.alloc.free_sealed = take_sealed;
     cfg.random = test_random(&f->seed);
     cfg.me = me;
     cfg.peer = (uint8_t)(ME + PEER - me);
@@ -63,7 +77,8 @@ static void a_link(fix *f, uint8_t me, uint8_t suite, bool side) {
     assert_int_equal(uvcc_link_new(&f->l, &cfg), 0);
     assert_int_equal(uvcc_link_set_run(f->l, 3), 0);
     assert_int_equal(uvcc_link_set_step(f->l, STEP), 0);
-    assert_int_equal(uvcc_link_set_keys(f->l, suite, prk), 0);
+    if (suite != 0)
+        assert_int_equal(uvcc_link_set_keys(f->l, suite, prk), 0);
     assert_int_equal(uvcc_link_start(f->l, f->now), 0);
     uvcc_link_stream_opened(f->l, f->now);
 }
@@ -425,13 +440,59 @@ static void refused(void **state) {
     end(&f);
 }
 
+static uvcc_link_msg *filled(fix *f, uint32_t len) {
+    uvcc_link_msg *m;
+    assert_int_equal(uvcc_link_msg_new(f->l, UVCC_FRAME_KEYS_BATCH, len, &m), 0);
+    memcpy(uvcc_link_msg_data(m), content, len);
+    return m;
+}
+
+/* A message that went out sealed comes back as memory that needs no wiping. Nothing else does: one
+ * that was dropped, one that waits, one that came, and none of a link without seals. */
+static void sealed_memory_is_told(void **state) {
+    (void)state;
+    static const uint32_t ids[UVCC_MSG_MAX_CHUNKS] = {1};
+    for (uint8_t suite = 0; suite < 3; suite++) {
+        fix peer, me;
+        sendings all;
+        uvcc_link_rx rx;
+        sealed_blocks = 0;
+        a_link(&peer, PEER, suite, false);
+        a_link(&me, ME, suite, false);
+        sent(&me, stream, &all);
+        assert_int_equal(uvcc_link_feed(peer.l, stream, all.bytes, peer.now), 0);
+        assert_int_equal(uvcc_link_send(peer.l, filled(&peer, 70000), STEP, 1, ids, 0, peer.now),
+                         0);
+        sent(&peer, stream, &all);
+        assert_int_equal(uvcc_link_feed(me.l, stream, all.bytes, me.now), 0);
+        assert_int_equal(uvcc_link_poll_message(me.l, &rx), 1);
+        assert_memory_equal(rx.data, content, 70000);
+        assert_int_equal(uvcc_link_accept(me.l, rx.token, me.now), 0);
+        assert_int_equal(uvcc_link_release(me.l, rx.token, me.now), 0);
+        me.now += 1000 * MS;
+        sent(&me, stream, &all);
+        assert_int_equal(uvcc_link_feed(peer.l, stream, all.bytes, peer.now), 0);
+        assert_true(uvcc_link_drained(peer.l));
+        uvcc_link_msg_drop(peer.l, filled(&peer, 20000));
+        assert_int_equal(uvcc_link_send(peer.l, filled(&peer, 10000), STEP, 2, ids, 0, peer.now),
+                         0);
+        end(&peer);
+        end(&me);
+        assert_int_equal(sealed_blocks, suite != 0);
+    }
+}
+
 int main(void) {
     for (size_t i = 0; i < sizeof content; i++)
         content[i] = (uint8_t)(i * 7 + i / 251);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sealed_alike),    cmocka_unit_test(opened_alike),
-        cmocka_unit_test(wrong_alike),     cmocka_unit_test(forged_are_wiped),
-        cmocka_unit_test(only_neighbours), cmocka_unit_test(refused),
+        cmocka_unit_test(sealed_alike),
+        cmocka_unit_test(opened_alike),
+        cmocka_unit_test(wrong_alike),
+        cmocka_unit_test(forged_are_wiped),
+        cmocka_unit_test(sealed_memory_is_told),
+        cmocka_unit_test(only_neighbours),
+        cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

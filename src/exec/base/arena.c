@@ -20,18 +20,32 @@ static void *metered_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
     return p;
 }
 
+static void meter_less(uvcci_meter *m, const void *p, size_t bytes, uvcc_mem_class cls) {
+    assert(p == NULL || m->bytes >= bytes); /* else somebody gives back another size */
+    if (p == NULL)
+        return;
+    m->bytes -= bytes;
+    m->by_class[cls] -= bytes;
+}
+
 static void metered_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
     uvcci_meter *m = user;
-    assert(p == NULL || m->bytes >= bytes); /* else somebody gives back another size */
-    if (p != NULL) {
-        m->bytes -= bytes;
-        m->by_class[cls] -= bytes;
-    }
+    meter_less(m, p, bytes, cls);
     m->base.free(m->base.user, p, bytes, cls);
 }
 
+static void metered_free_sealed(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
+    uvcci_meter *m = user;
+    meter_less(m, p, bytes, cls);
+    m->base.free_sealed(m->base.user, p, bytes, cls);
+}
+
 uvcc_allocator uvcci_metered(uvcci_meter *m) {
-    return (uvcc_allocator){.alloc = metered_alloc, .free = metered_free, .user = m};
+    return (uvcc_allocator){.alloc = metered_alloc,
+                            .free = metered_free,
+                            .user = m,
+                            .free_sealed =
+                                m->base.free_sealed != NULL ? metered_free_sealed : NULL};
 }
 
 struct uvcci_arena_free {

@@ -21,7 +21,7 @@
 #include <stdalign.h>
 #include <string.h>
 
-enum { MC = 128, NC = 256, DEPTH = 512, MAX_TERMS = 2 };
+enum { MC = 128, NC = 64, DEPTH = 768, MAX_TERMS = 2 };
 enum { LANES = UVCCI_TILE_LANES, STEP = UVCCI_TILE_DEPTH, QUAD = 4, LINE = 8 };
 
 static_assert(DEPTH % (MAX_TERMS * STEP) == 0 && MC % LANES == 0 && NC % LANES == 0, "whole tiles");

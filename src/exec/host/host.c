@@ -50,8 +50,17 @@ static void host_free(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
     free(p);
 }
 
+static void host_free_sealed(void *user, void *p, size_t bytes, uvcc_mem_class cls) {
+    (void)user;
+    (void)bytes;
+    assert(cls == UVCC_MEM_WIRE);
+    (void)cls;
+    free(p);
+}
+
 uvcc_allocator uvcc_host_allocator(void) {
-    return (uvcc_allocator){.alloc = host_alloc, .free = host_free, .user = NULL};
+    return (uvcc_allocator){
+        .alloc = host_alloc, .free = host_free, .user = NULL, .free_sealed = host_free_sealed};
 }
 
 static int host_fill(void *user, void *out, size_t bytes) {
