@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz_model.c - the readers of `uvcc model`. The first byte says of what: 0 a safetensors file, 1
  * a config.json, 2 the header of a file of weights, to which magic, lengths, as many zeros as it
- * says and the checksum are added, 3 such a file as it stands. What is read holds its promises;
- * what is refused is told. */
+ * says and the checksum are added, 3 such a file as it stands. The next two bits are the version of
+ * the former, less 1. What is read holds its promises; what is refused is told. */
 #include "common.h"
 
 #include <sodium.h>
@@ -136,8 +136,8 @@ static size_t values_of(const uint8_t *data, size_t size) {
     return n > 0 && n <= VALUES_MAX && each > 0 && each <= 8 ? (size_t)n * (size_t)each : 0;
 }
 
-static void sealed_header(const uint8_t *data, size_t size) {
-    static const uint8_t start[12] = {'U', 'V', 'C', 'C', 'M', 'O', 'D', 'L', 1};
+static void sealed_header(uint8_t version, const uint8_t *data, size_t size) {
+    const uint8_t start[12] = {'U', 'V', 'C', 'C', 'M', 'O', 'D', 'L', version};
     const size_t values = values_of(data, size), body = sizeof start + 4 + size + values;
     uint8_t *bytes = calloc(1, body + crypto_hash_sha256_BYTES);
     FUZZ_CHECK(bytes != NULL);
@@ -162,7 +162,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         config(data + 1, size - 1);
         break;
     case 2:
-        sealed_header(data + 1, size - 1);
+        sealed_header((data[0] >> 2 & 3) + 1, data + 1, size - 1);
         break;
     default: {
         uint8_t *bytes = fuzz_copy(data + 1, size - 1);

@@ -520,19 +520,24 @@ static void models(void) {
               "\"num_attention_heads\":3,\"num_key_value_heads\":1,\"head_dim\":10,"
               "\"intermediate_size\":40,\"vocab_size\":97,\"rope_parameters\":{\"rope_theta\":1e4,"
               "\"rope_type\":\"default\"}}");
-    seed_text(
-        "model", "weights", 2,
-        "{\"config\":{\"activation\":\"relu\",\"biases\":0,\"embedding_norm\":0,\"epsilon\":0.5,"
-        "\"ff\":\"plain\","
-        "\"ff_width\":1,\"frac_bits\":12,\"head\":\"none\",\"head_size\":0,\"heads\":1,"
-        "\"inner_bits\":0,\"input\":\"hidden\",\"kv_heads\":0,\"labels\":0,"
-        "\"last_norm\":0,\"layers\":1,\"logits_last\":0,\"mask\":\"none\","
-        "\"mode\":\"fast\",\"norm\":\"rms\",\"order\":\"pre\",\"padding\":0,\"pool\":\"none\","
-        "\"segments\":0,"
-        "\"positions\":\"none\",\"rope_theta\":0.0,\"sequences\":1,\"tokens\":1,\"unscaled\":0,"
-        "\"window_layers\":\"0000000000000000\",\"window_period\":0,\"value_bits\":0,"
-        "\"vocabulary\":0,\"weight_bits\":0,\"weights\":\"secret\",\"width\":1,\"window\":0},"
-        "\"element_bytes\":4,\"model_type\":\"bert\",\"parameters\":8}");
+    /* of the first version and of the third, which has two members more */
+#define WEIGHTS(ACTIVATION, MORE)                                                                  \
+    "{\"config\":{\"activation\":\"" ACTIVATION "\",\"biases\":0,"                                 \
+    "\"embedding_norm\":0,\"epsilon\":0.5,\"ff\":\"plain\",\"ff_width\":1,"                        \
+    "\"frac_bits\":12,\"head\":\"none\",\"head_size\":0,\"heads\":1," MORE                         \
+    "\"inner_bits\":0,\"input\":\"hidden\",\"kv_heads\":0,\"labels\":0,"                           \
+    "\"last_norm\":0,\"layers\":1,\"logits_last\":0,\"mask\":\"none\","                            \
+    "\"mode\":\"fast\",\"norm\":\"rms\",\"order\":\"pre\",\"padding\":0,"                          \
+    "\"pool\":\"none\",\"segments\":0,\"positions\":\"none\","                                     \
+    "\"rope_theta\":0.0,\"sequences\":1,\"tokens\":1,\"unscaled\":0,"                              \
+    "\"window_layers\":\"0000000000000000\",\"window_period\":0,"                                  \
+    "\"value_bits\":0,\"vocabulary\":0,\"weight_bits\":0,"                                         \
+    "\"weights\":\"secret\",\"width\":1,\"window\":0},\"element_bytes\":4,"                        \
+    "\"model_type\":\"bert\",\"parameters\":8}"
+    seed_text("model", "weights", 2, WEIGHTS("relu", ""));
+    seed_text("model", "weights-3", 2 | 2 << 2,
+              WEIGHTS("gelu", "\"index_bits\":6,\"plain_norms\":0,"));
+#undef WEIGHTS
 }
 
 /* The two calls of a triangle to party 0, whole, cut, and with a flipped bit. */

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,6 +91,29 @@ def memory():
             check("less than thrice the keys", took < 3 * r["fss"]["key_bytes"])
 
 
+def index_bits():
+    """Cells of the activation: 2^-7 at f = 12, in a model and in a function; others if one says so, and only where there are any."""
+    micro = "--seq-len 8 --width 64 --dry-run --micro "
+    for words in (TINY + " --dry-run", micro + "gelu", micro + "silu"):
+        plain, same, finer = (row(words + option) for option in ("", " --index-bits 7", " --index-bits 9"))
+        check(f"{words}: index_bits are 7 at f = 12", plain["config_flags"]["index_bits"] == 7 and plain["fss"] == same["fss"] and
+              finer["config_flags"]["index_bits"] == 9 and finer["fss"]["key_bytes"] > plain["fss"]["key_bytes"])
+    for name in ("softmax", "layernorm", "rmsnorm", "gemm", "compare", "truncate"):
+        check(f"{name} has none", row(micro + name)["config_flags"]["index_bits"] is None)
+        check(f"{name}: --index-bits is refused", "--index-bits does nothing with this --micro" in run(f"{micro}{name} --index-bits 7", 2))
+    with tempfile.TemporaryDirectory() as directory:
+        model = os.path.join(directory, "relu")
+        shutil.copytree(f"{ROOT}/tests/data/models/gpt2", model)
+        path = os.path.join(model, "config.json")
+        with open(path, encoding="utf-8") as f:
+            config = json.load(f)
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(config | {"activation_function": "relu"}, f)
+        words = f"--model {model} --seq-len 4 --dry-run"
+        check("ReLU has none", row(words)["config_flags"]["index_bits"] is None)
+        check("ReLU: --index-bits is refused", "whose activation is ReLU" in run(words + " --index-bits 7", 2))
+
+
 def flags():
     plain, unfused = row(TINY), row(TINY + " --disable-fusion")
     check("without fusion: more jobs, the same bytes and rounds", unfused["fss"]["num_jobs"] > plain["fss"]["num_jobs"] and
@@ -167,6 +191,7 @@ def main():
     models()
     if os.environ.get("UVCC_SANITIZED") != "1":  # sanitizers keep what is freed
         memory()
+    index_bits()
     flags()
     helps()
     refusals()

@@ -221,29 +221,36 @@ static void header_fails(const uint8_t *bytes, size_t len, const char *from, con
     free(copy);
 }
 
-/* The first version had no plain norms. */
+/* The first version had no plain norms, the second no index bits. Each file has what its version
+ * has, no more and no less. */
 static void test_container_before(void **state) {
     (void)state;
-    static const char member[] = "\"plain_norms\":0,", none[] = "                ";
+    static const char *const members[] = {"\"index_bits\":0,", "\"plain_norms\":0,"};
     char why[512] = "";
     const flag_message m = {why, sizeof why};
     size_t len;
     container c;
     free(output_of("model convert " MODELS "gpt2 --tokens 7 --out w.uvm"));
     uint8_t *bytes = bytes_of("w.uvm", &len);
-    header_fails(bytes, len, member, none, "config.plain_norms is missing");
-    bytes[8] = 1;
-    header_fails(bytes, len, "UVCC", "UVCC", "config has members that are not known");
-    uint8_t *at = memmem(bytes, len, member, strlen(member));
-    assert_non_null(at);
-    assert_int_equal(strlen(none), strlen(member));
-    memcpy(at, none, strlen(none));
-    (void)crypto_hash_sha256(bytes + len - 32, bytes, len - 32);
-    if (container_parse(&c, bytes, len, "f", &m) != 0)
-        fail_msg("%s", why);
-    assert_int_equal(c.config.plain_norms, 0);
-    assert_int_equal(c.config.layers, 2);
-    container_close(&c);
+    header_fails(bytes, len, members[0], "               ", "config.index_bits is missing");
+    header_fails(bytes, len, members[1], "                ", "config.plain_norms is missing");
+    for (unsigned version = 3; version-- > 1;) {
+        const char *member = members[2 - version];
+        bytes[8] = (uint8_t)version;
+        header_fails(bytes, len, "UVCC", "UVCC", "config has members that are not known");
+        uint8_t *at = memmem(bytes, len, member, strlen(member));
+        assert_non_null(at);
+        memset(at, ' ', strlen(member));
+        (void)crypto_hash_sha256(bytes + len - 32, bytes, len - 32);
+        if (container_parse(&c, bytes, len, "f", &m) != 0)
+            fail_msg("version %u: %s", version, why);
+        assert_int_equal(c.config.index_bits, 0);
+        assert_int_equal(c.config.plain_norms, 0);
+        assert_int_equal(c.config.layers, 2);
+        container_close(&c);
+        bytes[8] = (uint8_t)(version + 1);
+        header_fails(bytes, len, "UVCC", "UVCC", "is missing, or not what it may be");
+    }
     free(bytes);
     assert_int_equal(unlink("w.uvm"), 0);
 }
@@ -315,6 +322,8 @@ static void test_container(void **state) {
     header_fails(bytes, len, "\"layers\":2", "\"layers\":1", "its description has");
     header_fails(bytes, len, "\"causal\"", "\"casual\"", "config.mask is missing");
     header_fails(bytes, len, "\"weight_bits\":4", "\"weight_bits\":1", "leaves its 17 bits");
+    header_fails(bytes, len, "\"index_bits\":0", "\"index_bits\":3",
+                 "config: index_bits must be 4 to 10");
     header_fails(bytes, len, "\"window_layers\":\"0000000000000000\"",
                  "\"window_layers\":\"000000000000000\" ", "config.window_layers is missing");
     header_fails(bytes, len, "\"window_layers\":\"0000000000000000\"",

@@ -133,6 +133,7 @@ static int check(bench_options *o, int argc, char *const *argv, const flag_messa
         {"whole", micro, "with --micro"},
         {"fold", micro, "with --micro"},
         {"inner-bits", micro, "with --micro"},
+        {"index-bits", micro && !subject_has_index(o), "with this --micro"},
         {"weight-bits", micro, "with --micro"},
         {"check", micro, "with --micro; see uvcc nonlinear"},
         {"disable-ragged-pack", micro, "with --micro, whose rows are all full"},

@@ -167,6 +167,11 @@ static int apply_options(subject *s) {
     c->value_bits = (uint8_t)o->value_bits;
     c->inner_bits = (uint8_t)o->inner_bits;
     c->index_bits = (uint8_t)o->index_bits;
+    if (o->index_bits != 0 && c->activation == UVCC_NL_RELU)
+        return report_error(EXIT_BAD_INPUT,
+                            "--index-bits does nothing with %s, whose activation is ReLU, without "
+                            "a table; leave it out",
+                            s->name);
     c->weight_bits = o->weight_bits != 0 ? (uint8_t)o->weight_bits : c->weight_bits;
     if (o->no_ragged_pack) {
         if (c->mask == UVCC_MODEL_MASK_NONE)
@@ -422,6 +427,10 @@ static void emit(making *m, micro what) {
     }
 }
 
+bool subject_has_index(const bench_options *o) {
+    return o->micro == MICRO_GELU + 1 || o->micro == MICRO_SILU + 1;
+}
+
 static int open_micro(subject *s) {
     const bench_options *o = s->o;
     const micro what = (micro)(o->micro - 1);
@@ -436,7 +445,7 @@ static int open_micro(subject *s) {
     m.bits = (uint8_t)(f + s->value_bits);
     (void)snprintf(s->name, sizeof s->name, "%s", bench_micros[what]);
     s->d_model = o->width;
-    if (what == MICRO_GELU || what == MICRO_SILU) { /* as a model has it */
+    if (subject_has_index(o)) { /* as a model has it */
         const uvcc_model_config c = {.frac_bits = f, .index_bits = (uint8_t)o->index_bits};
         m.cols = 4 * o->width;
         s->index_bits = uvcc_model_index_bits(&c);

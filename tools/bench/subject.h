@@ -33,6 +33,8 @@ int subject_weight(const subject *s, uint32_t i, uint32_t *tensor, int64_t **val
 int64_t *subject_weights(const subject *s);
 /* Words that look random. */
 uint64_t subject_mix(uint64_t x);
+/* Whether the function of --micro is looked up in cells of 2^-index_bits. */
+bool subject_has_index(const bench_options *o);
 /* The list of models, as `uvcc bench --list` prints it. */
 void subject_list(FILE *to);
 
