@@ -98,6 +98,36 @@ class Failed(unittest.TestCase):
         with open(os.path.join(self.directory.name, 'calls'), encoding='utf-8') as f:
             self.assertEqual([line.split()[-3:] for line in f], [['--suite', 'x', 'flaky'], ['--suite', 'x', 'bad']])
 
+    def test_builds_what_tests_need(self):
+        """build() of scripts/test: what the tests of a suite need and no more, as meson.build says now."""
+        with open(os.path.join(os.path.dirname(FAILED), 'test'), encoding='utf-8') as f:
+            text = f.read()
+        body = text[text.index('build() {'):text.index('# suite NAME DIR')]
+        run = {'cwd': self.directory.name, 'check': False, 'text': True, 'stdout': subprocess.PIPE, 'stderr': subprocess.STDOUT}
+
+        def describe(*names):
+            with open(os.path.join(self.directory.name, 'meson.build'), 'w', encoding='utf-8') as f:
+                f.write("project('p')\ntrue_program = find_program('true')\n")
+                for name in (*names, 'other'):
+                    f.write(f"{name} = custom_target('{name}', output: '{name}', command: ['touch', '@OUTPUT@'], build_by_default: true)\n")
+                for name in names:
+                    f.write(f"test('{name}', true_program, depends: {name}, suite: ['unit', 'of_{name}'])\n")
+
+        def built(what):
+            got = subprocess.run(['sh', '-c', f'set -u\n{body}\nbuild b {what}'], **run)
+            self.assertEqual(got.returncode, 0, got.stdout)
+            return sorted(name for name in ('a', 'b', 'c', 'other') if os.path.exists(os.path.join(self.directory.name, 'b', name)))
+
+        describe('a', 'b')
+        got = subprocess.run(['meson', 'setup', 'b'], **run)
+        self.assertEqual(got.returncode, 0, got.stdout)
+        self.assertEqual(built('of_a'), ['a'])
+        describe('a', 'b', 'c')
+        self.assertEqual(built('tests'), ['a', 'b', 'c'])
+        describe('a', 'b')
+        self.assertEqual(built('tests')[:2], ['a', 'b'])
+        self.assertEqual(built('all')[-1], 'other')
+
 
 if __name__ == '__main__':
     unittest.main()
