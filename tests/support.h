@@ -28,6 +28,14 @@
 #ifndef SANITIZED
 #define SANITIZED 0
 #endif
+/* ASan alone. */
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED_ADDRESSES 1
+#elif defined(__has_feature)
+#define SANITIZED_ADDRESSES __has_feature(address_sanitizer)
+#else
+#define SANITIZED_ADDRESSES 0
+#endif
 
 /* Loads UVCC_VECTORS_DIR/name or fails the test. Caller json_decref()s. */
 #define LOAD_VECTORS(name) test_load_json(UVCC_VECTORS_DIR "/" name)

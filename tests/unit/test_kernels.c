@@ -4,6 +4,8 @@
  * back ends, so the back ends are compared with each other all along. */
 #include "support.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
 #include <uvcc/blv1.h>
 
 #include "exec/compute/kernels.h"
@@ -1008,6 +1010,31 @@ static void large_copies(void **state) {
     sim_close(&s);
 }
 
+/* What a large copy writes behind its memory ends a process that a sanitizer watches. */
+static void large_copies_are_watched(void **state) {
+    (void)state;
+    enum { BYTES = 2u << 20 };
+    if (!SANITIZED_ADDRESSES)
+        skip();
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        sim s;
+        sim_open(&s, 0, 1);
+        uint8_t *from = calloc(1, BYTES), *to = aligned_alloc(64, BYTES - 128);
+        uvcc_copy_item item = {to, from, BYTES - 64};
+        uvcc_task t = {.kind = UVCC_TASK_COPY};
+        t.u.copy.items = &item;
+        t.u.copy.count = 1;
+        (void)close(STDERR_FILENO);
+        (void)run_tasks(&s, 0, &t, 1);
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_not_equal(status, 0);
+}
+
 static void bad_tasks(void **state) {
     (void)state;
     sim s;
@@ -1166,6 +1193,7 @@ int main(void) {
         cmocka_unit_test(block_maps),
         cmocka_unit_test(hashes_and_copies),
         cmocka_unit_test(large_copies),
+        cmocka_unit_test(large_copies_are_watched),
         cmocka_unit_test(bad_tasks),
         cmocka_unit_test(a_narrow_y_is_aligned),
         cmocka_unit_test(the_back_end_asked_for),
