@@ -49,7 +49,7 @@ typedef struct uvcc_finetune_config {
     /** What is fine-tuned; its `sequences` are those of a microbatch, its mode also that of the
      * training. It has labels, or a head that gives logits of every token. HEAD: any such model
      * with labels. LORA, FULL: pool and padding not both, unless the pool is FIRST or TANH; padding
-     * with one sequence. */
+     * with one sequence; its index_bits 0 stand for 9, since derivatives share the index. */
     uvcc_model_config model;
     uint32_t
         microbatches; /**< of a step. Rows that have a loss, of a step, are a power of two: with

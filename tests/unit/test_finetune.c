@@ -704,6 +704,38 @@ static void test_refusals(void **state) {
     refused(&c, "another version");
 }
 
+static void hash_of(const uvcc_finetune_config *c, uint8_t index_bits, uint8_t out[32]) {
+    const uvcc_allocator al = uvcc_host_allocator();
+    uvcc_finetune_config other = *c;
+    uvcc_program *p;
+    char why[256] = "";
+    other.model.index_bits = index_bits;
+    if (uvcc_finetune_program(&p, &other, &al, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    uvcc_program_hash(p, out);
+    uvcc_program_free(p);
+}
+
+/* What has derivatives is looked up in cells of 2^-9 whatever f is, unless the model says other
+ * ones; what has none as in a pass, of 2^-7 at f = 12. */
+static void test_index_bits(void **state) {
+    (void)state;
+    static const struct {
+        uint8_t method, index_bits, other;
+    } of[] = {{UVCC_FINETUNE_HEAD, 7, 9}, {UVCC_FINETUNE_LORA, 9, 7}, {UVCC_FINETUNE_FULL, 9, 7}};
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+        uvcc_finetune_config c = padded();
+        uint8_t none[32], said[32], other[32];
+        c.method = of[i].method;
+        c.model.frac_bits = 12;
+        hash_of(&c, 0, none);
+        hash_of(&c, of[i].index_bits, said);
+        hash_of(&c, of[i].other, other);
+        assert_memory_equal(none, said, sizeof none);
+        assert_memory_not_equal(none, other, sizeof none);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients_of_all_weights),
@@ -714,6 +746,7 @@ int main(void) {
         cmocka_unit_test(test_frozen_stay),
         cmocka_unit_test(test_fast),
         cmocka_unit_test(test_loss_falls),
+        cmocka_unit_test(test_index_bits),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
