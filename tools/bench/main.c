@@ -203,11 +203,20 @@ static uint64_t hash_of(const bench_options *o, const flag *f) {
     }
 }
 
+/* Numbers have their places by this list, so programs that have another one are no peers. */
+static uint64_t hash_of_version(void) {
+    char text[2048];
+    int len = snprintf(text, sizeof text, "%s", uvcc_version());
+    for (size_t i = 0; i < set.count && len < (int)sizeof text; i++)
+        len += snprintf(text + len, sizeof text - (size_t)len, " %s", options[i].name);
+    return uvcc_agree_hash(text, strlen(text)) >> 4;
+}
+
 uint32_t bench_alike(const bench_options *o, uint64_t *hash, const char **name, uint32_t most) {
     static char names[sizeof options / sizeof options[0]][32];
     uint32_t n = 1;
     name[0] = "version of uvcc";
-    hash[0] = uvcc_agree_hash(uvcc_version(), strlen(uvcc_version())) >> 4;
+    hash[0] = hash_of_version();
     for (size_t i = 0; i < set.count && n < most; i++) {
         if (is_own(&options[i]))
             continue;

@@ -64,8 +64,7 @@ static void on_mismatch(party *p, const uvcc_event *e) {
         {"sid_job", "its job.name is another one: compare the three files"},
         {"version", "it runs another version of uvcc"},
         {"program",
-         "its \"job\" makes another program: compare \"run\" of the three files; or one of "
-         "the two makes triples (uvcc triples make), and the other does not"},
+         "its \"job\" is the same and makes another program: it runs another build of uvcc"},
         {"policy", "its policy is another text, or it has none: compare \"policy\""},
         {"identity",
          "its HELLO is signed by another key than parties[].key says: compare the keys"},
