@@ -872,6 +872,39 @@ static void test_numbers_of_ops(void **state) {
     }
 }
 
+/* Entries of the largest table of a function by its name. */
+static uint32_t entries_of(const uvcc_program *p, const char *name) {
+    const uvcc_function *f;
+    uint32_t most = 0;
+    for (uint32_t i = 0; (f = uvcc_program_function_at(p, i)) != NULL; i++)
+        for (uint32_t k = 0; strcmp(f->name, name) == 0 && k < f->instr_count; k++)
+            if (f->instrs[k].kind == UVCC_FN_TABLE && f->instrs[k].entry_count > most)
+                most = f->instrs[k].entry_count;
+    return most;
+}
+
+/* The activation and its derivative are looked up in cells of 2^-9 whatever f is. */
+static void test_index_bits(void **state) {
+    (void)state;
+    static const uint8_t of[][2] = {{UVCC_BLOCK_GELU, UVCC_NL_GELU},
+                                    {UVCC_BLOCK_SWIGLU, UVCC_NL_SILU},
+                                    {UVCC_BLOCK_GPT2, UVCC_NL_GELU_TANH}};
+    for (size_t i = 0; i < sizeof of / sizeof of[0]; i++) {
+        const char *name = uvcc_nonlinear_at((uvcc_nonlinear)of[i][1])->name;
+        uint32_t entries[2];
+        for (unsigned k = 0; k < 2; k++) {
+            uvcc_transformer_config c = block_of(4, 1);
+            c.block = of[i][0];
+            c.frac_bits = k == 0 ? 16 : 12;
+            uvcc_program *p = program_of(&c);
+            entries[k] = entries_of(p, name);
+            uvcc_program_free(p);
+        }
+        assert_true(entries[0] > 1024);
+        assert_int_equal(entries[1], entries[0]);
+    }
+}
+
 /* So many layers have numbers too: in long rows they make do with fewer tiles. */
 static void test_numbers_of_layers(void **state) {
     (void)state;
@@ -1238,6 +1271,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_lower_triangle),
         cmocka_unit_test(test_memory_of_long_rows),
         cmocka_unit_test(test_rows_again),
+        cmocka_unit_test(test_index_bits),
         cmocka_unit_test(test_numbers_of_ops),
         cmocka_unit_test(test_numbers_of_layers),
         cmocka_unit_test(test_turns),
