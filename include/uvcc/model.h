@@ -179,7 +179,7 @@ UVCC_API int uvcc_model_default(uvcc_model_config *c, size_t size);
  * uvcc_model_program and uvcc_model_cost take. */
 UVCC_API int uvcc_model_check(const uvcc_model_config *c, char *message, size_t message_cap);
 
-/** The index_bits of a pass: what was given, or what frac_bits give. */
+/** The index_bits of a pass: what was given, or what frac_bits give; of NULL 0. */
 UVCC_API uint8_t uvcc_model_index_bits(const uvcc_model_config *c);
 
 /* ---- weights ---- */

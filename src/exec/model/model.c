@@ -27,9 +27,9 @@ int uvcc_model_default(uvcc_model_config *c, size_t size) {
 
 /* Cells finer than 32 units are lost in what the products before round. */
 uint8_t uvcc_model_index_bits(const uvcc_model_config *c) {
+    if (c == NULL || c->index_bits != 0)
+        return c != NULL ? c->index_bits : 0;
     const int wanted = c->frac_bits - 5;
-    if (c->index_bits != 0)
-        return c->index_bits;
     return (uint8_t)(wanted < UVCCI_MODEL_INDEX_BITS_MAX ? wanted : UVCCI_MODEL_INDEX_BITS_MAX);
 }
 
