@@ -459,7 +459,8 @@ UVCC_API int uvcc_session_set_public(uvcc_session *s, uint32_t tensor, const int
 /** The same for a PUBLIC tensor that s borrows: its value is the one that was set in the session
  * that lends it, which stays until a step of s is over. Set it there first and let the jobs of that
  * end (UVCC_ERR_STATE: it has no value there, or none since that session began anew by
- * uvcc_session_resume(), or the job that set it failed; UVCC_ERR_AGAIN: it is being set), and set
+ * uvcc_session_resume(), or the job that set it failed, or it borrows itself and has not what its
+ * own lender has by now; UVCC_ERR_AGAIN: it is being set), and set
  * it anew there only while no session that reads it has a step open, and then here too. What the
  * next STEP compares is as if it had been set here. UVCC_ERR_USAGE: the tensor is none that s
  * borrows, as for uvcc_session_set_public() one that it does. */

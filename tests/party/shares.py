@@ -370,6 +370,25 @@ def again(a, directory):
         assert done.returncode == 0, done.stderr
         assert there() == ['lock', *names], there()
         assert not any(x == y for x, y in zip(second, bytes_of()))
+        # killed before the first file had its name, or after the last: a sharing that is whole stays
+        third = bytes_of()
+        with open(f'{directory}/shares/unfinished', 'wb'):
+            refused = run()
+        assert refused.returncode == 2 and 'party-0.shares is there already' in refused.stderr, refused.stderr
+        assert bytes_of() == third and there() == ['lock', *names], there()
+        # or with the first file's name
+        shutil.copy(f'{directory}/other/party-0.shares', f'{directory}/shares')
+        with open(f'{directory}/shares/unfinished', 'wb'):
+            assert run().returncode == 0
+        assert not any(x == y for x, y in zip(third, bytes_of())) and there() == ['lock', *names]
+        # a mark that leads elsewhere, or waits for a reader
+        for make in (lambda path: os.symlink('../share.json', path), os.mkfifo):
+            make(f'{directory}/shares/unfinished')
+            before, config = bytes_of(), os.path.getsize(f'{directory}/share.json')
+            refused = run('--force')
+            assert refused.returncode == 1 and 'unfinished: cannot be written' in refused.stderr, refused
+            assert bytes_of() == before and os.path.getsize(f'{directory}/share.json') == config != 0
+            os.remove(f'{directory}/shares/unfinished')
         with open(f'{directory}/shares/lock', 'rb') as held:
             fcntl.flock(held, fcntl.LOCK_EX)
             refused = run('--force')

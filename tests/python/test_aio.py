@@ -2,6 +2,7 @@
 checkpoints, kill -9."""
 import asyncio
 import contextlib
+import errno
 import gc
 import os
 import random
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 import zlib
 from pathlib import Path
 
@@ -295,6 +297,46 @@ class Wrong(Trial):
                         pass
                 self.assertFalse(server._pending)
 
+    async def test_a_family_that_is_switched_off(self):
+        """'*' listens at the addresses that there are; one that was named must be there."""
+        bind = socket.socket.bind
+
+        def no_ipv6(sock, at):
+            if sock.family == socket.AF_INET6:
+                raise OSError(errno.EADDRNOTAVAIL, "not here")
+            bind(sock, at)
+
+        with unittest.mock.patch.object(socket.socket, "bind", no_ipv6):
+            async with aio.Server("tcp:*:0") as server:
+                self.assertEqual([s.family for s in server._listeners], [socket.AF_INET])
+                self.assertNotEqual(server.port, 0)
+            with self.assertRaisesRegex(OSError, "cannot listen at"):
+                await aio.Server("tcp:[::1]:0").start()
+
+    async def test_who_is_cancelled_twice_ends_too(self):
+        """Once in its work, and once while its peers hear of it: it listens no more, and its threads
+        have ended."""
+        made = []
+
+        async def party():
+            async with self.host(configs()[0], relu_program()) as host:
+                made.append(host)
+                await host.ready()
+
+        task = asyncio.create_task(party())
+        while not made:
+            await asyncio.sleep(0)
+        hearing = asyncio.Event()
+        made[0]._drain = made[0]._abort = lambda *_: hearing.set()
+        task.cancel()
+        await asyncio.wait_for(hearing.wait(), LIMIT_S)
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        with self.assertRaises(OSError), socket.socket(socket.AF_UNIX) as caller:
+            caller.connect(f"{self.dir}/p0")
+        self.assertTrue(made[0]._cpu.freed)
+
     async def test_who_takes_a_peers_place_only_delays(self):
         """Without TLS anybody may call in a peer's name: the peer dials again, and is back."""
         made = configs()
@@ -448,6 +490,25 @@ class Secured(Trial):
             for h in hosts[:2]:
                 h.session.abort()
                 h.wake()
+
+    async def test_who_is_slow_to_secure_takes_no_more_room(self):
+        """Connections that say nothing of TLS count as those that have not called."""
+        tls = self.certificates(["party-0", "party-1"])
+        async with aio.Server(self.address(0), tls[0], pending_max=4, call_s=LIMIT_S) as server:
+            async def caller(**more):
+                return await asyncio.open_unix_connection(self.dir + "/p0", **more)
+
+            silent = [await caller() for _ in range(12)]
+            for reader, _ in silent[:8]:
+                with contextlib.suppress(ConnectionError):
+                    self.assertEqual(await asyncio.wait_for(reader.read(), LIMIT_S / 2), b"")
+            self.assertEqual((len(server._pending), server.refused), (4, 8))
+            good = await caller(ssl=tls[1].client, server_hostname="party-0")
+            self.assertFalse(good[1].is_closing())
+            for _, writer in [*silent, good]:
+                writer.close()
+            while server._pending:
+                await asyncio.sleep(0)
 
     async def test_plaintext_is_refused(self):
         tls = self.certificates(["party-0"])

@@ -483,6 +483,37 @@ static void test_lender_that_begins_anew(void **state) {
 
 /* ---- values that the parties have alike ---- */
 
+/* Of a lender that borrows itself: what it had of its own lender is no value once that has another,
+ * or none. */
+static void test_lender_that_borrows(void **state) {
+    (void)state;
+    triangle lender, t;
+    uvcc_program *p;
+    shape s = base();
+    s.constant = false;
+    int rc;
+    assert_int_equal(build(&p, &s, NULL, 0), 0);
+    triangle_open(&lender, p,
+                  &(triangle_options){.seed = 9, .borrow = true, .mode = UVCC_CPU_DEFERRED});
+    triangle_ready(&lender);
+    triangle_open(
+        &t, p, &(triangle_options){.seed = 10, .lender = lender.s[1], .mode = UVCC_CPU_DEFERRED});
+    triangle_ready(&t);
+    set_borrowed(&lender, W, w);
+    assert_int_equal(uvcc_session_set_borrowed(t.s[2], W), 0);
+    assert_int_equal(uvcc_session_set_public(lender.s[0], W, turned), 0);
+    while ((rc = uvcc_session_set_borrowed(t.s[2], W)) == UVCC_ERR_AGAIN)
+        assert_true(triangle_turn(&lender));
+    assert_int_equal(rc, UVCC_ERR_STATE);
+    assert_int_equal(uvcc_session_set_borrowed(lender.s[1], W), 0);
+    assert_int_equal(uvcc_session_set_borrowed(t.s[2], W), 0);
+    assert_int_equal(uvcc_session_resume(lender.s[0], NULL, 0), 0);
+    assert_int_equal(uvcc_session_set_borrowed(t.s[2], W), UVCC_ERR_STATE);
+    triangle_free(&t);
+    triangle_free(&lender);
+    uvcc_program_free(p);
+}
+
 static void set(triangle *t, unsigned party, uint32_t tensor, const int64_t *v) {
     int rc;
     while ((rc = uvcc_session_set_public(t->s[party], tensor, v)) == UVCC_ERR_AGAIN)
@@ -803,6 +834,7 @@ int main(void) {
         cmocka_unit_test(test_borrowing_refused),
         cmocka_unit_test(test_lender_that_fails),
         cmocka_unit_test(test_lender_that_begins_anew),
+        cmocka_unit_test(test_lender_that_borrows),
         cmocka_unit_test(test_borrowers_resume),
         cmocka_unit_test(test_borrowed_steps_cancelled),
         cmocka_unit_test(test_unlike),

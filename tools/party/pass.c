@@ -570,6 +570,7 @@ int pass_share(pass *v, const work_config *c, const char *dir) {
         status = atomic_file_settle(a[p]);
     if (status == EXIT_DONE)
         status = share_dir_begin(dir);
+    const bool begun = status == EXIT_DONE;
     for (unsigned p = 0; p < UVCC_PARTIES; p++) {
         const long at = a[p] != NULL ? ftell(atomic_file_stream(a[p])) : 0;
         if (status == EXIT_DONE)
@@ -578,7 +579,7 @@ int pass_share(pass *v, const work_config *c, const char *dir) {
             (void)printf("party %u          %s, %ld bytes\n", p, path[p], at);
         atomic_file_close(a[p]);
     }
-    return status == EXIT_DONE ? share_dir_end(dir) : status;
+    return begun ? share_dir_end(dir, status) : status;
 }
 
 /* ---- requests of clients ---- */

@@ -14,6 +14,7 @@
 #include "../dir_lock.h"
 #include "../files.h"
 #include "../report.h"
+#include "shares.h"
 
 static const char unfinished[] = "unfinished";
 
@@ -56,24 +57,53 @@ static bool is_there(const char *path) {
     return lstat(path, &st) == 0;
 }
 
+/* A process died after it had said so, and before it gave any file its name, or after the last. */
+static bool of_one_sharing(const char *dir) {
+    char path[SHARE_PATH_BYTES];
+    uint8_t id[UVCC_PARTIES][32];
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        if (share_dir_path(dir, p, path) != EXIT_DONE || !shares_name(path, id[p]))
+            return false;
+    return memcmp(id[0], id[1], 32) == 0 && memcmp(id[0], id[2], 32) == 0;
+}
+
+/* The names are on the disk before the mark goes, and then it is gone for good. */
+static int take_mark(const char *dir) {
+    char path[SHARE_PATH_BYTES];
+    const int status = path_of(dir, unfinished, path);
+    if (status != EXIT_DONE)
+        return status;
+    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const bool done =
+        fd >= 0 && fsync(fd) == 0 && unlinkat(fd, unfinished, 0) == 0 && fsync(fd) == 0;
+    const int why = errno;
+    if (fd >= 0)
+        (void)close(fd);
+    return done ? EXIT_DONE
+                : report_error(EXIT_FAILED, "%s: cannot be taken away: %s", path, strerror(why));
+}
+
 static int look(const char *dir, bool force) {
     char path[SHARE_PATH_BYTES];
     int status = path_of(dir, unfinished, path);
-    if (status != EXIT_DONE || force || is_there(path))
+    if (status != EXIT_DONE || force)
         return status;
-    for (unsigned p = 0; p < UVCC_PARTIES; p++) {
+    if (is_there(path)) {
+        if (!of_one_sharing(dir))
+            return EXIT_DONE;
+        status = take_mark(dir);
+    }
+    for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
         status = share_dir_path(dir, p, path);
-        if (status != EXIT_DONE)
-            return status;
-        if (is_there(path))
-            return report_error(
+        if (status == EXIT_DONE && is_there(path))
+            status = report_error(
                 EXIT_BAD_INPUT,
                 "--share %s: party-%u.shares is there already, and files of two sharings do not "
                 "fit each other: give another directory, or take what is there away, or replace it "
                 "by --force and bring all three parties their new files",
                 dir, p);
     }
-    return EXIT_DONE;
+    return status;
 }
 
 int share_dir_open(const char *dir, bool force, int *lock) {
@@ -89,26 +119,30 @@ int share_dir_open(const char *dir, bool force, int *lock) {
     return status;
 }
 
+/* On the disk before any name is given. What a link leads to, or a pipe, is no mark. */
 int share_dir_begin(const char *dir) {
-    char path[SHARE_PATH_BYTES];
-    const int status = path_of(dir, unfinished, path);
-    const int why = status == EXIT_DONE ? file_write(path, "", 0) : 0;
-    return why == 0 ? status
-                    : report_error(EXIT_FAILED, "%s: cannot be written: %s", path, strerror(why));
-}
-
-/* The three names are on the disk before the mark goes, and then it is gone for good. */
-int share_dir_end(const char *dir) {
     char path[SHARE_PATH_BYTES];
     const int status = path_of(dir, unfinished, path);
     if (status != EXIT_DONE)
         return status;
     const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool done =
-        fd >= 0 && fsync(fd) == 0 && unlinkat(fd, unfinished, 0) == 0 && fsync(fd) == 0;
+    const int mark = openat(
+        fd, unfinished, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0600);
+    const bool done = mark >= 0 && fsync(mark) == 0 && fsync(fd) == 0;
     const int why = errno;
+    if (mark >= 0)
+        (void)close(mark);
     if (fd >= 0)
         (void)close(fd);
     return done ? EXIT_DONE
-                : report_error(EXIT_FAILED, "%s: cannot be taken away: %s", path, strerror(why));
+                : report_error(EXIT_FAILED, "%s: cannot be written: %s", path, strerror(why));
+}
+
+int share_dir_end(const char *dir, int status) {
+    if (status != EXIT_DONE) { /* of which something was said already */
+        if (of_one_sharing(dir))
+            (void)take_mark(dir);
+        return status;
+    }
+    return take_mark(dir);
 }

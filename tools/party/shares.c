@@ -367,6 +367,19 @@ int shares_open(shares_file *out, const char *path, const shares_of *of, uint8_t
     return out->piece != NULL && out->sealed_piece != NULL ? 0 : flag_fail(m, "out of memory");
 }
 
+bool shares_name(const char *path, uint8_t id[32]) {
+    char text[512];
+    const flag_message m = {text, sizeof text};
+    shares_file f = {.path = path};
+    uint8_t h[SHARES_HEAD_BYTES];
+    const bool says = open_file(&f, &m) == 0 && read_at(&f, 0, h, sizeof h, &m) == 0 &&
+                      memcmp(h, MAGIC, MAGIC_BYTES) == 0;
+    if (says)
+        memcpy(id, h + AT_ID, 32);
+    shares_close(&f);
+    return says;
+}
+
 /* A piece becomes words in f->piece. */
 static int open_piece(shares_file *f, uint64_t piece, const flag_message *m) {
     uint8_t nonce[crypto_aead_xchacha20poly1305_ietf_NPUBBYTES];

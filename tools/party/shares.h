@@ -65,6 +65,8 @@ int shares_open(shares_file *out, const char *path, const shares_of *of, uint8_t
  * damaged, or the file was cut since it was opened. */
 int shares_read(shares_file *f, uint64_t from, uint64_t count, uint64_t *lo, uint64_t *hi,
                 const flag_message *m);
+/* The id of the sharing that a file says it is of; false: it says none. */
+bool shares_name(const char *path, uint8_t id[32]);
 /* Every piece opens: as shares_read(). */
 int shares_check(shares_file *f, const flag_message *m);
 void shares_close(shares_file *f);

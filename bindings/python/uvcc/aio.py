@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import random
@@ -143,10 +144,38 @@ class _Connection(asyncio.Protocol):
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._call = b""
         self._timer: asyncio.TimerHandle | None = None
+        self._sock: socket.socket | None = None             # until somebody makes a transport of it
+        self._arriving: asyncio.Task[None] | None = None    # until there is one
+        self._dropped = False
+
+    def arrive(self, sock: socket.socket) -> None:
+        """Begins with an accepted socket. It may take `call_s` to call, and TLS is of that."""
+        assert self.server is not None
+        loop = asyncio.get_running_loop()
+        self._sock = sock
+        self._timer = loop.call_later(self.server.call_s, self._late)
+        self._arriving = loop.create_task(self._arrive(self.server.tls, self.server.call_s))
+
+    async def _arrive(self, tls: Tls | None, call_s: float) -> None:
+        loop, sock, self._sock = asyncio.get_running_loop(), self._sock, None
+        assert sock is not None
+        try:
+            if tls is None:
+                await loop.connect_accepted_socket(lambda: self, sock)
+            else:
+                await loop.connect_accepted_socket(lambda: self, sock, ssl=tls.server,
+                                                   ssl_handshake_timeout=call_s)
+        except OSError as error:
+            self._arriving = None
+            self.drop(f"it was not secured: {error}")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        self._arriving = None
+        if self._dropped:
+            transport.abort()
+            return
         transport.set_write_buffer_limits(WRITE_HIGH, WRITE_LOW)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family != socket.AF_UNIX:
@@ -155,10 +184,7 @@ class _Connection(asyncio.Protocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, max(1, int(idle / 2)))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, int(idle / 6)))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(idle * 1000))
-        if self.server is not None:
-            self.server._pend(self)
-            self._timer = asyncio.get_running_loop().call_later(self.server.call_s, self._late)
-        elif self.host is not None:
+        if self.server is None and self.host is not None:
             transport.write(encode_call(self.host.party, self.peer, self.host.session.sid_tag))
             self.host._up(self)
 
@@ -208,12 +234,17 @@ class _Connection(asyncio.Protocol):
 
     def drop(self, why: str) -> None:
         """Ends it now."""
-        if self.server is not None and self.host is None:
+        if self.server is not None and self.host is None and not self._dropped:
             self.server.refused += 1
             log.info("a connection was refused: %s", why)
+        self._dropped = True
         self._settle()
         if self.transport is not None:
             self.transport.abort()
+        elif self._arriving is not None:
+            self._arriving.cancel()
+        if self._sock is not None:  # a task that never begins closes nothing
+            self._sock.close()
 
     def pause_writing(self) -> None:
         self.paused = True
@@ -233,7 +264,7 @@ class _Connection(asyncio.Protocol):
 
 class Server:
     """Listens, and gives connections to hosts by their first message. At most `pending_max` that
-    have not called yet: when one more comes, the oldest goes; each may take `call_s`.
+    have not called yet: when one more comes, the oldest goes; each may take `call_s`, TLS included.
 
     It accepts by itself: a server of asyncio that is closed between an accept and the next turn of
     the loop forgets the socket and leaves it open (in Python 3.11), so that who called waits for an
@@ -251,8 +282,6 @@ class Server:
         self._pending: OrderedDict[_Connection, None] = OrderedDict()
         self._loop: asyncio.AbstractEventLoop
         self._listeners: list[socket.socket] = []
-        self._accepted: set[socket.socket] = set()           # no task has begun with these yet
-        self._arriving: set[asyncio.Task[None]] = set()      # each makes a _Connection of one
         self._inode: int | None = None
 
     async def start(self) -> None:
@@ -293,6 +322,10 @@ class Server:
             listener.bind(at)
             listener.listen(BACKLOG)
         except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL and self.address.host is None:
+                self._listeners.remove(listener)
+                listener.close()
+                return  # a family that is switched off
             raise OSError(error.errno, f"cannot listen at {at}: {error.strerror}") from None
         self._watch(listener)
 
@@ -311,20 +344,11 @@ class Server:
                 self._loop.remove_reader(listener)
                 self._loop.call_later(ACCEPT_AGAIN_S, self._watch, listener)
                 return
-            self._accepted.add(sock)
-            task = self._loop.create_task(self._arrive(sock))
-            self._arriving.add(task)
-            task.add_done_callback(self._arriving.discard)
-
-    async def _arrive(self, sock: socket.socket) -> None:
-        self._accepted.discard(sock)
-        more: dict[str, Any] = {}
-        if self.tls is not None:
-            more = {"ssl": self.tls.server, "ssl_handshake_timeout": self.call_s}
-        try:
-            await self._loop.connect_accepted_socket(lambda: _Connection(self), sock, **more)
-        except OSError as error:
-            log.info("a connection was not secured: %s", error)
+            connection = _Connection(self)
+            self._pending[connection] = None
+            connection.arrive(sock)
+            if len(self._pending) > self.pending_max:
+                next(iter(self._pending)).drop("too many have not called yet")
 
     def close(self) -> None:
         """Listens no more, and ends what has not called; hosts keep their connections."""
@@ -332,11 +356,6 @@ class Server:
             self._loop.remove_reader(listener)
             listener.close()
         self._listeners.clear()
-        for task in self._arriving:
-            task.cancel()
-        for sock in self._accepted:  # a task that never begins closes nothing
-            sock.close()
-        self._accepted.clear()
         for connection in list(self._pending):
             connection.drop("the server ends")
         if self._inode is not None and self.address.path is not None:
@@ -351,11 +370,6 @@ class Server:
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
-
-    def _pend(self, connection: _Connection) -> None:
-        self._pending[connection] = None
-        if len(self._pending) > self.pending_max:
-            next(iter(self._pending)).drop("too many have not called yet")
 
     def _add(self, host: Host) -> None:
         key = (host.session.sid_tag, host.party)
@@ -477,9 +491,11 @@ class Host:
             if not self._closed.done() and kind is None:
                 await self.close()
         finally:
-            if not self._closed.done():
-                await self._give_up()
-            await self._stop()
+            try:
+                if not self._closed.done():
+                    await self._give_up()
+            finally:  # whoever is cancelled once more while the peers hear of it
+                await self._stop()
 
     async def _give_up(self) -> None:
         """The peers hear that this party ends, and need not wait for it."""
@@ -581,13 +597,12 @@ class Host:
             await asyncio.wait(waits, timeout=5)
 
     async def _stop(self) -> None:
+        """What is open is closed before it waits: it may be cancelled."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
         for task in self._dials:
             task.cancel()
-        if self._dials:
-            await asyncio.gather(*self._dials, return_exceptions=True)
         if self._server is not None:
             self._server._remove(self)
         if self._own_server is not None:
@@ -599,6 +614,11 @@ class Host:
                 else:
                     connection.transport.abort()
         self._fail(Error(ErrorCode.CLOSED, "the host has ended"))
+        await asyncio.shield(self._loop.create_task(self._rest()))
+
+    async def _rest(self) -> None:
+        if self._dials:
+            await asyncio.gather(*self._dials, return_exceptions=True)
         # Both may wait: for jobs that run, for the disk.
         await self._loop.run_in_executor(None, self._disk.shutdown)
         await self._loop.run_in_executor(None, self._cpu.free)

@@ -277,6 +277,26 @@ static int set_tensor(uvcc_session *s, uint32_t tensor, const void *a, const voi
     return 0;
 }
 
+/* The memory is that of the last session that lends to the one that lends, and so on: all of them
+ * know what is there now. A session that has ended sets no more; one that began anew may have
+ * zeros. */
+static int check_lent(uvcc_session *s, const uvcci_tensor *t) {
+    const uint8_t *digest = s->lender->buffers[t->buffer].digest;
+    bool touched = false;
+    for (const uvcc_session *l = s->lender; l != NULL; l = l->lender) {
+        const uvcci_buffer *from = &l->buffers[t->buffer];
+        const bool here = uvcci_being_touched(l, from->shares.lo);
+        if (!from->set || !from->given || (here && uvcci_failed(l)) ||
+            memcmp(from->digest, digest, HASH_BYTES) != 0)
+            return uvcci_refuse(s, UVCC_ERR_STATE, "%s has no value in the session that lends it",
+                                t->name);
+        touched |= here;
+    }
+    return touched ? uvcci_refuse(s, UVCC_ERR_AGAIN, "%s is being set in the session that lends it",
+                                  t->name)
+                   : 0;
+}
+
 /* What the lender's digest is of is what all three compare. No session that is recorded borrows. */
 int uvcc_session_set_borrowed(uvcc_session *s, uint32_t tensor) {
     int rc;
@@ -288,21 +308,14 @@ int uvcc_session_set_borrowed(uvcc_session *s, uint32_t tensor) {
     uvcci_buffer *b = &s->buffers[tensor];
     if (!b->borrowed)
         return uvcci_refuse(s, UVCC_ERR_USAGE, "%s is not borrowed", t->name);
-    const uvcci_buffer *from = &s->lender->buffers[tensor];
-    const bool touched = uvcci_being_touched(s->lender, from->shares.lo);
-    /* A session that has ended sets no more; one that began anew may have zeros. */
-    if (!from->set || !from->given || (touched && uvcci_failed(s->lender)))
-        return uvcci_refuse(s, UVCC_ERR_STATE, "%s has no value in the session that lends it",
-                            t->name);
-    if (touched)
-        return uvcci_refuse(s, UVCC_ERR_AGAIN, "%s is being set in the session that lends it",
-                            t->name);
+    rc = check_lent(s, t);
+    if (rc != 0)
+        return rc;
     if (b->digest == NULL)
         b->digest = state_alloc(s, HASH_BYTES);
     if (b->digest == NULL)
         return uvcci_refuse(s, UVCC_ERR_NOMEM, "no memory to set %s", t->name);
-    assert(from->digest != NULL);
-    memcpy(b->digest, from->digest, HASH_BYTES);
+    memcpy(b->digest, s->lender->buffers[tensor].digest, HASH_BYTES);
     b->set = b->told = b->given = true;
     return 0;
 }
