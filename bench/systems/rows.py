@@ -37,7 +37,7 @@ def row(run, model, hardware, **more):
         "config_flags": {"eff_bits": None, "ragged_pack": None, "fusion": None, "whole": False, "fold": False, "audit": False,
                          "one_device_each": False, "transport": None, "keys_ahead_mib": None, "keys_gathered_mib": None, "mode": None,
                          "weights": "secret",
-                         "ring_bits": 64, "value_bits": None, "inner_bits": None, **more.get("flags", {})},
+                         "ring_bits": 64, "value_bits": None, "inner_bits": None, "index_bits": None, **more.get("flags", {})},
         "command": more["command"], "commit": more.get("commit"), "notes": more.get("notes", ""),
     }
 
