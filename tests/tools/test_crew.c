@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The crew: each piece is done once, by whoever comes first, and its writes are seen; and links
  * that several threads drive at a time send through one crew what they send alone. */
+#define _GNU_SOURCE
 #include "crew.h"
 #include "support.h"
 
 #include <pthread.h>
-#include <unistd.h>
+#include <sched.h>
 #include <uvcc/link.h>
 
 enum { CALLERS = 3, ROUNDS = 100, MOST = 40, BYTES = 700000, STEP = 5, MESSAGES = 4 };
