@@ -323,9 +323,11 @@ static void nonlinear(making *m, uvcc_nonlinear what) {
                                       .exact = o->mode != UVCC_MODEL_FAST,
                                       .dcf = o->mode == UVCC_MODEL_EXACT_DCF,
                                       .causal = what == UVCC_NL_SOFTMAX};
-    uvcc_tensor_desc in = shape(m, m->rows, m->cols, m->bits), out[4];
+    const uvcc_tensor_desc of = shape(m, 1, m->cols, m->f + 4u), /* gamma's and beta's */
+        in[3] = {shape(m, m->rows, m->cols, m->bits), of, of};
+    uvcc_tensor_desc out[4];
     uint32_t from[3] = {0}, to[4];
-    const int count = uvcc_nonlinear_output(what, &n, &in, out);
+    const int count = uvcc_nonlinear_output(what, &n, in, out);
     m->rc = count < 0 ? count : m->rc;
     for (int i = 0; i < count; i++)
         to[i] = tensor(m, outs[i], out[i]);
