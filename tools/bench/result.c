@@ -260,7 +260,7 @@ void result_show(const result *r, FILE *to) {
                   f->processor_s, 1e-6 * (double)f->online_bytes, 1e-6 * (double)f->preproc_bytes,
                   f->rounds, f->jobs, f->flushes, f->aes_calls);
     if (mean(f->function_s, f->iters) > 0)
-        (void)fprintf(to, "function     %.4g s, from its first job to the end of its last\n",
+        (void)fprintf(to, "function     %.4g s, from when all parties have its input\n",
                       mean(f->function_s, f->iters));
     (void)fprintf(to, "memory       %.4g GB of %s", 1e-9 * (double)f->rss_bytes,
                   s->o->job != NULL ? "the largest process" : "the process");

@@ -653,16 +653,14 @@ static void show(const run *r, report_pace *pace, const figures *f) {
                     f->iters == 0 ? " (warm-up)" : "", report_pace_left(pace, r->step, of));
 }
 
-/* From the first job of what is measured to the end of the last, of all parties: without the
- * sharing of the input. */
+/* From the first job of what is measured at the party that begins last, so that all have the input,
+ * to the end of the last job at any. */
 static double function_seconds(const run *r) {
     double first = 0, last = 0;
     for (unsigned p = r->first; p < r->end; p++) {
         const watch *w = &r->party[p].watch;
-        if (w->first != 0 && (first == 0 || w->first < first))
-            first = w->first;
-        if (w->last > last)
-            last = w->last;
+        first = w->first > first ? w->first : first;
+        last = w->last > last ? w->last : last;
     }
     return last - first;
 }
