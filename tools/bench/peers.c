@@ -11,6 +11,7 @@
 #include <uvcc/net.h>
 #include <uvcc/uvcc.h>
 
+#include "../crew.h"
 #include "../interrupt.h"
 #include "../report.h"
 #include "../seeded.h"
@@ -32,6 +33,7 @@ struct peers {
     const bench_job *job;
     unsigned party;
     uvcc_net *net;
+    crew *crew; /* NULL: there are not enough cores */
     uvcc_program *program;
     uvcc_seeded_random random;
     session_log log;
@@ -406,7 +408,12 @@ int peers_open(peers **out, const bench_job *j, unsigned party) {
         return report_error(EXIT_FAILED, "out of memory");
     x->job = j;
     x->party = party;
-    int status = open_net(x);
+    /* Processes of one machine share its cores. */
+    const unsigned here = bench_job_one_machine(j) ? UVCC_PARTIES : 1;
+    const unsigned helpers = crew_threads(here) / here;
+    int status = helpers == 0 || crew_new(&x->crew, helpers) == 0
+                     ? open_net(x)
+                     : report_error(EXIT_FAILED, "no memory for %u threads", helpers);
     if (status == EXIT_DONE)
         status = open_numbers(x);
     while (status == EXIT_DONE && !x->numbers.ready)
@@ -417,6 +424,10 @@ int peers_open(peers **out, const bench_job *j, unsigned party) {
 void peers_configure(peers *x, uvcc_cpu_config *executor) {
     executor->wake = uvcc_net_wake;
     executor->wake_user = x->net;
+}
+
+void peers_share_frames(peers *x, uvcc_config *session) {
+    crew_share_frames(x->crew, session);
 }
 
 int peers_join(peers *x, uvcc_session *s, uvcc_cpu *executor, const peers_hooks *hooks) {
@@ -457,5 +468,6 @@ void peers_free(peers *x) {
     uvcc_cpu_free(x->numbers.cpu);
     uvcc_session_free(x->numbers.s);
     uvcc_program_free(x->program);
+    crew_free(x->crew);
     free(x);
 }

@@ -34,6 +34,8 @@ int peers_meanwhile(peers *x, int (*work)(void *user), void *user);
 bool peers_given_up(const peers *x); /* false if x is NULL */
 /* The hook that an executor needs. It has threads, so that this one is there for the others. */
 void peers_configure(peers *x, uvcc_cpu_config *executor);
+/* A session's frames are sealed by threads that help, where there are cores. */
+void peers_share_frames(peers *x, uvcc_config *session);
 uint64_t peers_now(void);
 
 /* A line on a peer that is not there now, or says nothing; "" if there is none, or x is NULL. */

@@ -367,6 +367,8 @@ static int open_party(run *r, unsigned p) {
         c.links.frame_bytes = FRAME_BYTES;
     if (r->threads != NULL)
         parties_share_frames(r->threads, &c);
+    else
+        peers_share_frames(r->peers, &c);
     c.links.rx_keys_bytes = r->keys_bytes;
     c.links.tx_keys_bytes = r->keys_bytes < RUN_KEYS_QUEUED ? r->keys_bytes : RUN_KEYS_QUEUED;
     c.trace = (uvcc_tracer){.op = watch_op, .user = &me->watch};
