@@ -6,6 +6,14 @@
 
 #include <stdint.h>
 
+/* Of the devices that a build compiles for, sm_90a alone has these instructions: what uses them is
+ * empty for the others. */
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define HAS_HOPPER 1
+#else
+#define HAS_HOPPER 0
+#endif
+
 __device__ __forceinline__ uint32_t shared_address(const void *p) {
     return (uint32_t)__cvta_generic_to_shared(p);
 }

@@ -377,9 +377,8 @@ __device__ __forceinline__ void consume(const digits_task &t, shared<DIGITS> *s)
 }
 
 template <int DIGITS>
-__global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1)
-    multiply(const __grid_constant__ digits_task t) {
-#ifdef UVCC_GPU_HOPPER
+__global__ void __launch_bounds__(THREADS, 1) multiply(const __grid_constant__ digits_task t) {
+#if HAS_HOPPER
     extern __shared__ uint8_t memory[];
     shared<DIGITS> *s =
         (shared<DIGITS> *)(((uintptr_t)memory + ALIGNED - 1) & ~(uintptr_t)(ALIGNED - 1));
@@ -466,8 +465,18 @@ template <int DIGITS> cudaError_t queue_multiply(const digits_task &t, dim3 grid
         multiply<DIGITS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)SHARED_BYTES<DIGITS>);
     if (rc != cudaSuccess)
         return rc;
-    multiply<DIGITS><<<grid, THREADS, SHARED_BYTES<DIGITS>, s>>>(t);
-    return cudaGetLastError();
+    cudaLaunchAttribute cluster = {};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = CLUSTER;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    cudaLaunchConfig_t how = {};
+    how.gridDim = grid;
+    how.blockDim = dim3(THREADS);
+    how.dynamicSmemBytes = SHARED_BYTES<DIGITS>;
+    how.stream = s;
+    how.attrs = &cluster;
+    how.numAttrs = 1;
+    return cudaLaunchKernelEx(&how, multiply<DIGITS>, t);
 }
 
 } // namespace

@@ -489,7 +489,7 @@ template <int COLS>
 __global__ void __launch_bounds__(THREADS, 1)
     multiply(const __grid_constant__ multiply_task t, const __grid_constant__ constants c,
              const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap y) {
-#ifdef UVCC_GPU_HOPPER
+#if HAS_HOPPER
     extern __shared__ uint8_t memory[];
     shared<COLS> *s = (shared<COLS> *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023);
     if (threadIdx.x == 0) {
