@@ -46,8 +46,12 @@ bool lab_can_break(void) {
     return false;
 }
 
-bool lab_break(uint32_t rank, bool hang) {
+bool lab_break(uint32_t rank, lab_fault fault) {
     (void)rank;
-    (void)hang;
+    (void)fault;
     return false;
 }
+
+void lab_await_held(void) {}
+
+void lab_let_begin(void) {}
