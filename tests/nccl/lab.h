@@ -21,8 +21,8 @@ void lab_read(void *to, const void *at, size_t bytes);
 typedef enum lab_fault { LAB_FAILS, LAB_HANGS, LAB_HELD } lab_fault;
 bool lab_break(uint32_t rank, lab_fault fault);
 bool lab_can_break(void);
-/* Until it was to begin. */
-void lab_await_held(void);
+/* Until it was to begin; a number of its party. */
+unsigned lab_await_held(void);
 void lab_let_begin(void);
 
 #endif

@@ -86,11 +86,13 @@ bool lab_break(uint32_t rank, lab_fault fault) {
     return true;
 }
 
-void lab_await_held(void) {
+unsigned lab_await_held(void) {
     (void)pthread_mutex_lock(&lock);
     while (trap.held == NULL)
         (void)pthread_cond_wait(&news, &lock);
+    const unsigned number = trap.held->party->number;
     (void)pthread_mutex_unlock(&lock);
+    return number;
 }
 
 void lab_let_begin(void) {

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -815,10 +816,45 @@ static void turns_open(party p[PARTIES], uint64_t held_deadline_ns) {
 }
 
 /* The operation of the first party is not begun at `rank`, so the turn stays with it. */
-static void hold(party p[PARTIES], common_sum *s, uint32_t rank) {
+static unsigned hold(party p[PARTIES], common_sum *s, uint32_t rank) {
     CHECK(lab_break(rank, LAB_HELD));
     sum_begin(s, &p[HELD]);
-    lab_await_held();
+    return lab_await_held();
+}
+
+static void await_line(void) {
+    while (!uvcci_nccl_turn_wanted())
+        (void)sched_yield();
+}
+
+/* Who has the turn does not keep it with more and more operations. */
+static void turn_goes_on(void) {
+    const plan more = {.op = UVCC_COLLECTIVE_ALL_GATHER, .group = UVCC_GROUP_STAGE, .step = 10};
+    party p[PARTIES];
+    common_sum s[2];
+    operation o[3];
+    turns_open(p, 0);
+    for (unsigned i = 0; i < 10; i++) {
+        const unsigned held = hold(p, &s[HELD], 2);
+        sum_begin(&s[NEXT], &p[NEXT]);
+        await_line();
+        for (uint32_t r = 0; r < 3; r++) {
+            operation_init(&p[HELD], &o[r], &more, r, 1, true);
+            CHECK(uvcc_nccl_submit(p[HELD].of[r], &o[r].job) == 0);
+        }
+        CHECK(lab_break(2, LAB_HELD));
+        lab_let_begin();
+        CHECK(lab_await_held() != held);
+        lab_let_begin();
+        sum_end(&s[NEXT], 0);
+        sum_end(&s[HELD], 0);
+        for (uint32_t r = 0; r < 3; r++) {
+            CHECK(next_status(p[HELD].of[r], NULL) == 0);
+            operation_free(&o[r], true);
+        }
+    }
+    for (unsigned i = 0; i < PARTIES; i++)
+        party_free(&p[i]);
 }
 
 /* Others wait for the turn of a party whose operation does not begin at `rank` in time. */
@@ -826,7 +862,7 @@ static void turn_ends_by_deadline(uint32_t rank) {
     party p[PARTIES];
     common_sum s[PARTIES];
     turns_open(p, SECOND);
-    hold(p, &s[HELD], rank);
+    (void)hold(p, &s[HELD], rank);
     sum_begin(&s[NEXT], &p[NEXT]);
     sum_begin(&s[LAST], &p[LAST]);
     sum_end(&s[HELD], UVCC_ERR_JOB);
@@ -842,7 +878,7 @@ static void turn_ends_unheard(void) {
     party p[PARTIES];
     common_sum s[PARTIES];
     turns_open(p, 3 * SECOND);
-    hold(p, &s[HELD], 2);
+    (void)hold(p, &s[HELD], 2);
     sum_begin(&s[NEXT], &p[NEXT]);
     set_deaf(&p[HELD], 0);
     lab_let_begin();
@@ -875,7 +911,7 @@ static void turn_outlives_failure(uint32_t rank, uint32_t gone) {
     party p[PARTIES];
     common_sum s[PARTIES];
     turns_open(p, 0);
-    hold(p, &s[HELD], rank);
+    (void)hold(p, &s[HELD], rank);
     sum_begin(&s[NEXT], &p[NEXT]);
     uvcc_nccl_fail(p[HELD].of[gone], 5, "enough");
     while (uvcc_nccl_why(p[HELD].of[0], NULL, NULL, NULL) != 1)
@@ -890,13 +926,15 @@ static void turn_outlives_failure(uint32_t rank, uint32_t gone) {
         party_free(&p[i]);
 }
 
-/* A party that stands in line closes, fails, or is there no more; the turn goes past it. */
-static void leaves_the_line(bool closes, uint32_t rank) {
+/* A party that stands in line closes or fails, and is there no more when the turn comes, or still
+ * is: it goes past it. */
+static void leaves_the_line(bool closes, bool goes, uint32_t rank) {
     party p[PARTIES];
     common_sum s[PARTIES];
     turns_open(p, 0);
-    hold(p, &s[HELD], 2);
+    (void)hold(p, &s[HELD], 2);
     sum_begin(&s[NEXT], &p[NEXT]);
+    await_line();
     sum_begin(&s[LAST], &p[LAST]);
     if (closes)
         uvcc_nccl_close(p[NEXT].of[rank]);
@@ -904,22 +942,24 @@ static void leaves_the_line(bool closes, uint32_t rank) {
         uvcc_nccl_fail(p[NEXT].of[rank], 5, NULL);
     sum_end(&s[NEXT], UVCC_ERR_JOB);
     expect_failed(&p[NEXT], closes ? 0 : 5, "a worker of the party is gone");
-    party_free(&p[NEXT]);
-    /* another one in its place, which does not come to joining */
-    p[NEXT] = (party){.replicas = 3, .stages = 1, .tp_ranks = 1};
-    party_open(&p[NEXT]);
-    uvcc_nccl_fail(p[NEXT].of[rank], 6, "no");
-    expect_failed(&p[NEXT], 6, "no");
-    party_free(&p[NEXT]);
+    if (goes) { /* another one in its place, which does not come to joining */
+        party_free(&p[NEXT]);
+        p[NEXT] = (party){.replicas = 3, .stages = 1, .tp_ranks = 1};
+        party_open(&p[NEXT]);
+        uvcc_nccl_fail(p[NEXT].of[rank], 6, "no");
+        expect_failed(&p[NEXT], 6, "no");
+    }
     lab_let_begin();
     sum_end(&s[HELD], 0);
     sum_end(&s[LAST], 0);
     party_free(&p[HELD]);
+    party_free(&p[NEXT]);
     run_plans(&p[LAST], 2);
     party_free(&p[LAST]);
 }
 
 static void test_turns(void) {
+    turn_goes_on();
     turn_ends_unheard();
     for (uint32_t rank = 0; rank < 3; rank += 2) {
         turn_ends_by_deadline(rank);
@@ -927,8 +967,8 @@ static void test_turns(void) {
         turn_ends_by_device(rank, true);
         for (uint32_t gone = 0; gone < 3; gone++)
             turn_outlives_failure(rank, gone);
-        leaves_the_line(true, rank);
-        leaves_the_line(false, rank);
+        for (unsigned i = 0; i < 4; i++)
+            leaves_the_line(i % 2 == 0, i / 2 == 0, rank);
     }
 }
 
