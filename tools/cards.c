@@ -17,6 +17,7 @@ typedef struct card_worker {
     uvcc_nccl *nccl;
     void (*wake)(void *user); /* guarded by `lock` of all */
     void *wake_user;
+    char trouble[NCCL_LIBRARY_WHY_BYTES];
 } card_worker;
 
 struct cards {
@@ -88,6 +89,13 @@ static void wait_for(void *user) {
 uvcc_collective_elsewhere cards_elsewhere(cards *c) {
     return (uvcc_collective_elsewhere){
         .submit = submit, .poll = poll_done, .wait = wait_for, .user = c};
+}
+
+const char *cards_trouble(cards *c, uint32_t worker) {
+    if (c == NULL)
+        return "";
+    card_worker *w = &c->worker[worker];
+    return nccl_library_why(c->lib, w->nccl, worker, NULL, w->trouble) ? w->trouble : "";
 }
 
 /* ---- life ---- */

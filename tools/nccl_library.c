@@ -41,3 +41,16 @@ const nccl_library *nccl_library_load(const char **why) {
     loaded = true;
     return &lib;
 }
+
+bool nccl_library_why(const nccl_library *from, const uvcc_nccl *n, uint32_t local_rank,
+                      uint32_t *code, char why[NCCL_LIBRARY_WHY_BYTES]) {
+    char text[UVCC_NCCL_WHY_BYTES];
+    uint32_t rank = 0;
+    if (from->why(n, &rank, code, text) != 1)
+        return false;
+    if (rank == local_rank)
+        (void)snprintf(why, NCCL_LIBRARY_WHY_BYTES, "%s", text);
+    else
+        (void)snprintf(why, NCCL_LIBRARY_WHY_BYTES, "worker %u: %s", rank, text);
+    return true;
+}

@@ -26,4 +26,10 @@ typedef struct nccl_library {
  * until the next call. */
 const nccl_library *nccl_library_load(const char **why);
 
+/* A reason, with the worker where it was. */
+#define NCCL_LIBRARY_WHY_BYTES (UVCC_NCCL_WHY_BYTES + 32u)
+/* Whether the workers of a party failed, and why, as the worker of that rank says it. */
+bool nccl_library_why(const nccl_library *lib, const uvcc_nccl *n, uint32_t local_rank,
+                      uint32_t *code, char why[NCCL_LIBRARY_WHY_BYTES]);
+
 #endif
