@@ -11,13 +11,14 @@
 
 #include "nccl_library.h"
 
+#define NOBODY UINT32_MAX
+
 typedef struct card_worker {
     cards *of;
     uint32_t rank;
     uvcc_nccl *nccl;
     void (*wake)(void *user); /* guarded by `lock` of all */
     void *wake_user;
-    char trouble[NCCL_LIBRARY_WHY_BYTES];
 } card_worker;
 
 struct cards {
@@ -25,7 +26,7 @@ struct cards {
     pthread_mutex_t making, lock;
     pthread_cond_t news;
     uint64_t wakes, seen; /* guarded by `lock` */
-    char line[256];
+    char line[256], trouble[NCCL_LIBRARY_WHY_BYTES];
     uint32_t count;
     card_worker worker[];
 };
@@ -91,11 +92,12 @@ uvcc_collective_elsewhere cards_elsewhere(cards *c) {
         .submit = submit, .poll = poll_done, .wait = wait_for, .user = c};
 }
 
-const char *cards_trouble(cards *c, uint32_t worker) {
-    if (c == NULL)
-        return "";
-    card_worker *w = &c->worker[worker];
-    return nccl_library_why(c->lib, w->nccl, worker, NULL, w->trouble) ? w->trouble : "";
+/* Who hears of it first has it first. */
+const char *cards_trouble(cards *c) {
+    for (uint32_t i = 0; c != NULL && i < c->count; i++)
+        if (nccl_library_why(c->lib, c->worker[i].nccl, NOBODY, NULL, c->trouble))
+            return c->trouble;
+    return "";
 }
 
 /* ---- life ---- */

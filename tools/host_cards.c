@@ -51,5 +51,5 @@ int host_open_card(const host *h, host_worker *w, unsigned p, uvcc_config *cfg,
 
 const char *host_card_trouble(const host *h, const host_worker *w, unsigned p) {
     const char *trouble = card_trouble(w->party[p].card);
-    return *trouble != '\0' ? trouble : cards_trouble(h->cards[p], w->rank);
+    return *trouble != '\0' ? trouble : cards_trouble(h->cards[p]);
 }

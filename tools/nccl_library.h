@@ -28,7 +28,8 @@ const nccl_library *nccl_library_load(const char **why);
 
 /* A reason, with the worker where it was. */
 #define NCCL_LIBRARY_WHY_BYTES (UVCC_NCCL_WHY_BYTES + 32u)
-/* Whether the workers of a party failed, and why, as the worker of that rank says it. */
+/* Whether the workers of a party failed, and why, as n says it, which is the one of that rank: its
+ * own number is left out. */
 bool nccl_library_why(const nccl_library *lib, const uvcc_nccl *n, uint32_t local_rank,
                       uint32_t *code, char why[NCCL_LIBRARY_WHY_BYTES]);
 

@@ -85,7 +85,7 @@ static void local_fail(void *state, int status, const char *why) {
 
 static const char *local_why(void *state, int *status) {
     const local_plane *p = state;
-    const char *trouble = cards_trouble(p->cards, 0);
+    const char *trouble = cards_trouble(p->cards);
     if (status != NULL)
         *status = 0;
     return *trouble != '\0' ? trouble : uvcc_collective_why(p->group);
