@@ -16,9 +16,13 @@ MODEL = ["--model", "transformer", "--dim", "8", "--heads", "2", "--context", "4
          "--steps", "3", "--truncation", "ars-dcf"]
 
 
+QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
+
+
 def run(*words, **env):
+    before = {name: value for name, value in os.environ.items() if name != QUEUES}
     return subprocess.run([UVCC, *words], text=True, capture_output=True, timeout=300,
-                          env=dict(os.environ, UVCC_NCCL_LIBRARY=LIBRARY, **env))
+                          env=dict(before, UVCC_NCCL_LIBRARY=LIBRARY, **env))
 
 
 def launch(name):
@@ -60,6 +64,11 @@ status, said, trouble = launch("goes")
 if status != 0 or "3 of 3 parties, the same" not in said:
     sys.exit(f"launch: exit {status}: {said} {trouble}")
 print("launched:", said.strip())
+
+for asked, got in (({}, "32"), ({QUEUES: "5"}, "5")):
+    p = run("train", *MODEL, "--tensor", "2", "--compute", "gpu", **asked)
+    if p.returncode != 0 or f"queues: {got}\n" not in p.stderr:
+        sys.exit(f"queues of {asked}: exit {p.returncode}: {p.stderr}")
 
 # Whose device failed says why.
 REASON = r"worker r\d s0 t0 stopped: .*: worker 1: the device is on fire"
