@@ -4,7 +4,6 @@
 #include "cards.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <uvcc/host.h>

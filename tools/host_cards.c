@@ -3,6 +3,7 @@
  * of a party a local plane that reaches them. */
 #include "host_cards.h"
 
+#include "nccl_library.h"
 #include "report.h"
 
 /* Workers on devices: what a party's exchange goes between these. */
@@ -36,6 +37,7 @@ int host_open_card(const host *h, host_worker *w, unsigned p, uvcc_config *cfg,
     const card_config c = {.device = o->device,
                            .rank = w->rank,
                            .bytes = o->device_bytes,
+                           .memory = h->cards[p] != NULL ? nccl_library_on_memory : NULL,
                            .lender = p != 0 ? w->party[0].card : NULL};
     char why[CARD_TEXT_BYTES];
     if (o->compute != RUN_COMPUTE_GPU)

@@ -19,6 +19,8 @@ typedef struct nccl_library {
     int (*poll)(uvcc_nccl *n, uvcc_completion *out);
     uint32_t (*pending)(const uvcc_nccl *n);
     void (*fail)(uvcc_nccl *n, uint32_t code, const char *why);
+    void (*pause)(void);
+    void (*resume)(void);
     int (*why)(const uvcc_nccl *n, uint32_t *rank, uint32_t *code, char why[UVCC_NCCL_WHY_BYTES]);
 } nccl_library;
 
@@ -32,5 +34,8 @@ const nccl_library *nccl_library_load(const char **why);
  * own number is left out. */
 bool nccl_library_why(const nccl_library *lib, const uvcc_nccl *n, uint32_t local_rank,
                       uint32_t *code, char why[NCCL_LIBRARY_WHY_BYTES]);
+
+/* The hook `memory` of executors beside those workers, when the library is loaded. */
+void nccl_library_on_memory(void *user, bool done);
 
 #endif

@@ -29,7 +29,8 @@
  * party that fails or goes gives it up. There is no such order between parties whose workers 0 are
  * in different processes: these may share a device from processes of their own, as those of `uvcc
  * party` do, but not have other workers in one process. What else the process has on the devices
- * must end by itself.
+ * must end by itself; and memory is asked of CUDA, and given back, while operations are paused
+ * (uvcc_nccl_pause()).
  *
  * Failure: what one worker gives up, all give up. uvcc_nccl_fail(), members that disagree or a
  * worker that is gone end what waits and whatever comes later with UVCC_ERR_JOB, at every worker,
@@ -122,6 +123,15 @@ UVCC_API void uvcc_nccl_fail(uvcc_nccl *n, uint32_t code, const char *why);
  * uvcc_nccl_fail() has the code 0. */
 UVCC_API int uvcc_nccl_why(const uvcc_nccl *n, uint32_t *rank, uint32_t *code,
                            char why[UVCC_NCCL_WHY_BYTES]);
+
+/** Between the two no party of this process begins operations, and those that were told to begin
+ * have: for calls of CUDA that may wait for several devices, and keep others from launching, as
+ * those do that take or give back memory of a device or pinned memory. An operation that is on one
+ * of its devices then, and not on another one, would never end, nor would the call. The first waits
+ * until it may, for parties and for other threads between the two, and the same thread calls the
+ * second soon. Not from a hook of an object here; `memory` of uvcc_gpu_config is a place for it. */
+UVCC_API void uvcc_nccl_pause(void);
+UVCC_API void uvcc_nccl_resume(void);
 
 #ifdef __cplusplus
 }

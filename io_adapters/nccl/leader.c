@@ -29,10 +29,12 @@
  * it told to begin has. And a turn has an end, for a holder waits for BEGUN no longer than the
  * deadline.
  *
- * This takes for granted that a call which waits for a device keeps nobody from launching on
- * another one, and that a device has room for one operation of each party at a time. Where the
- * workers 0 of parties are in different processes, and other workers of theirs in one, nobody
- * gives one order. */
+ * That holds while no call of CUDA that waits for a device keeps others from launching on another
+ * one. Those that take and give back memory may: they wait for all devices that reach each other. A
+ * host makes them between uvcc_nccl_pause() and uvcc_nccl_resume(), which take the turn too: then
+ * no operation is on one of its devices only. A device must have room for one operation of each
+ * party at a time, besides. And where the workers 0 of parties are in different processes, and
+ * other workers of theirs in one, nobody gives one order. */
 #include <stdio.h>
 #include <string.h>
 
@@ -52,6 +54,7 @@ int uvcci_nccl_leader_init(uvcc_nccl *n) {
     const uint32_t count = n->place.count;
     uvcci_nccl_leader *l = &n->leader;
     l->last_due = &l->due;
+    n->wish.of = n;
     if (n->place.rank != 0)
         return 0;
     l->hello = uvcci_nccl_take(n, count * sizeof *l->hello);
@@ -277,7 +280,7 @@ static void has_begun(uvcc_nccl *n, uint32_t from) {
 
 void uvcci_nccl_lead_no_more(uvcc_nccl *n) {
     if (n->leader.asked)
-        uvcci_nccl_turn_give(n);
+        uvcci_nccl_turn_give(&n->wish);
     n->leader.asked = n->leader.holds = false;
 }
 
@@ -291,7 +294,7 @@ void uvcci_nccl_lead_on(uvcc_nccl *n) {
     if ((!to_start && !to_go) || (l->holds && uvcci_nccl_turn_wanted()))
         return;
     l->asked = true;
-    l->holds = uvcci_nccl_turn_take(n);
+    l->holds = uvcci_nccl_turn_take(&n->wish);
     if (!l->holds)
         return;
     l->since_ns = uvcci_nccl_now();

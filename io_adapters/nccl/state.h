@@ -3,7 +3,7 @@
  * (thread.c) with its messages and operations (work.c), what worker 0 does for all (leader.c), and
  * the turn that workers 0 of one process take (turn.c).
  *
- * What `lock` guards stands together; all else belongs to the thread alone, but for `behind`. */
+ * What `lock` guards stands together; all else belongs to the thread alone, but for `wish`. */
 #ifndef UVCCI_NCCL_STATE_H
 #define UVCCI_NCCL_STATE_H
 
@@ -98,6 +98,14 @@ typedef struct uvcci_nccl_leader {
     uint64_t since_ns;   /* when the last START, GO or BEGUN was */
 } uvcci_nccl_leader;
 
+/* ---- the turn ---- */
+
+/* Guarded by the lock of turn.c. */
+typedef struct uvcci_nccl_wish {
+    struct uvcci_nccl_wish *behind; /* the next in line */
+    struct uvcc_nccl *of;           /* a worker 0; NULL: of the host */
+} uvcci_nccl_wish;
+
 /* ---- the object ---- */
 
 struct uvcc_nccl {
@@ -121,7 +129,7 @@ struct uvcc_nccl {
     uint32_t fail_code, fail_rank;
     char why[UVCC_NCCL_WHY_BYTES];
 
-    struct uvcc_nccl *behind; /* the next in line for the turn; guarded by the lock of turn.c */
+    uvcci_nccl_wish wish; /* for the turn */
 
     /* the thread's */
     uvcci_nccl_leader leader;
@@ -190,12 +198,12 @@ void uvcci_nccl_lead_on(uvcc_nccl *n);
 /* Of a worker 0 that fails or ends: it gives the turn up, and leaves the line. */
 void uvcci_nccl_lead_no_more(uvcc_nccl *n);
 
-/* turn.c: of all workers 0 of the process */
+/* turn.c: of all workers 0 of the process, and of the host */
 /* True: this one has the turn; else it stands in line, and is called when the turn comes. */
-bool uvcci_nccl_turn_take(uvcc_nccl *n);
+bool uvcci_nccl_turn_take(uvcci_nccl_wish *w);
 /* Whether somebody stands in line. */
 bool uvcci_nccl_turn_wanted(void);
 /* Who has the turn gives it to the first in line; who stands in line leaves it. */
-void uvcci_nccl_turn_give(uvcc_nccl *n);
+void uvcci_nccl_turn_give(uvcci_nccl_wish *w);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* turn.c - the turn, which one worker 0 of a process has at a time, and the line of those that wait
- * for it; what it is for stands in leader.c.
+/* turn.c - the turn, which one worker 0 of a process has at a time, or a host that pauses them all,
+ * and the line of those that wait for it; what it is for stands in leader.c.
  *
  * Whoever has it or stands in line is there until uvcci_nccl_turn_give(), which takes the lock
  * here: so the one that is called is not gone meanwhile. An object's lock is taken under the one
@@ -9,30 +9,49 @@
 
 static struct {
     pthread_mutex_t lock;
-    uvcc_nccl *holder; /* NULL: nobody, and nobody waits */
-    uvcc_nccl *first;  /* of the line */
-} turn = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    pthread_cond_t paused;
+    uvcci_nccl_wish *holder; /* NULL: nobody, and nobody waits */
+    uvcci_nccl_wish *first;  /* of the line */
+} turn = {.lock = PTHREAD_MUTEX_INITIALIZER, .paused = PTHREAD_COND_INITIALIZER};
 
 /* Where it stands in line, or where the line ends. */
-static uvcc_nccl **find(const uvcc_nccl *n) {
-    uvcc_nccl **at = &turn.first;
-    while (*at != NULL && *at != n)
+static uvcci_nccl_wish **find(const uvcci_nccl_wish *w) {
+    uvcci_nccl_wish **at = &turn.first;
+    while (*at != NULL && *at != w)
         at = &(*at)->behind;
     return at;
 }
 
-bool uvcci_nccl_turn_take(uvcc_nccl *n) {
-    (void)pthread_mutex_lock(&turn.lock);
+/* The lock is held. */
+static bool take(uvcci_nccl_wish *w) {
     if (turn.holder == NULL) {
-        turn.holder = n;
-    } else if (turn.holder != n) {
-        uvcc_nccl **at = find(n);
+        turn.holder = w;
+    } else if (turn.holder != w) {
+        uvcci_nccl_wish **at = find(w);
         if (*at == NULL) {
-            n->behind = NULL;
-            *at = n;
+            w->behind = NULL;
+            *at = w;
         }
     }
-    const bool mine = turn.holder == n;
+    return turn.holder == w;
+}
+
+/* The lock is held. */
+static void call(const uvcci_nccl_wish *w) {
+    uvcc_nccl *n = w->of;
+    if (n == NULL) {
+        (void)pthread_cond_signal(&turn.paused);
+        return;
+    }
+    (void)pthread_mutex_lock(&n->lock);
+    n->called = true;
+    (void)pthread_cond_signal(&n->news);
+    (void)pthread_mutex_unlock(&n->lock);
+}
+
+bool uvcci_nccl_turn_take(uvcci_nccl_wish *w) {
+    (void)pthread_mutex_lock(&turn.lock);
+    const bool mine = take(w);
     (void)pthread_mutex_unlock(&turn.lock);
     return mine;
 }
@@ -44,22 +63,36 @@ bool uvcci_nccl_turn_wanted(void) {
     return wanted;
 }
 
-void uvcci_nccl_turn_give(uvcc_nccl *n) {
+void uvcci_nccl_turn_give(uvcci_nccl_wish *w) {
     (void)pthread_mutex_lock(&turn.lock);
-    if (turn.holder != n) {
-        uvcc_nccl **at = find(n);
+    if (turn.holder != w) {
+        uvcci_nccl_wish **at = find(w);
         if (*at != NULL)
-            *at = n->behind;
+            *at = w->behind;
     } else {
-        uvcc_nccl *next = turn.first;
-        turn.holder = next;
-        if (next != NULL) {
-            turn.first = next->behind;
-            (void)pthread_mutex_lock(&next->lock);
-            next->called = true;
-            (void)pthread_cond_signal(&next->news);
-            (void)pthread_mutex_unlock(&next->lock);
+        turn.holder = turn.first;
+        if (turn.holder != NULL) {
+            turn.first = turn.holder->behind;
+            call(turn.holder);
         }
     }
     (void)pthread_mutex_unlock(&turn.lock);
+}
+
+/* ---- hosts ---- */
+
+static pthread_mutex_t pausing = PTHREAD_MUTEX_INITIALIZER; /* one of them at a time */
+static uvcci_nccl_wish pause_wish;
+
+void uvcc_nccl_pause(void) {
+    (void)pthread_mutex_lock(&pausing);
+    (void)pthread_mutex_lock(&turn.lock);
+    while (!take(&pause_wish))
+        (void)pthread_cond_wait(&turn.paused, &turn.lock);
+    (void)pthread_mutex_unlock(&turn.lock);
+}
+
+void uvcc_nccl_resume(void) {
+    uvcci_nccl_turn_give(&pause_wish);
+    (void)pthread_mutex_unlock(&pausing);
 }

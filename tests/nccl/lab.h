@@ -25,4 +25,8 @@ bool lab_can_break(void);
 unsigned lab_await_held(void);
 void lab_let_begin(void);
 
+/* What CUDA may do where memory is taken or given back: it waits until nothing is on a device, and
+ * keeps everybody from launching meanwhile. */
+void lab_memory_call(uint32_t device);
+
 #endif

@@ -42,6 +42,7 @@ static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
 static party *parties;
 static running *queue[DEVICES];
 static uint64_t looks = 1;
+static unsigned waits_for = DEVICES; /* a call that holds launches up; DEVICES: there is none */
 static struct {
     uint32_t rank;
     lab_fault fault;
@@ -104,6 +105,15 @@ void lab_let_begin(void) {
 static void fault(const char *what) {
     (void)fprintf(stderr, "memory.c: %s\n", what);
     abort();
+}
+
+void lab_memory_call(uint32_t device) {
+    (void)pthread_mutex_lock(&lock);
+    waits_for = device;
+    while (queue[device] != NULL)
+        (void)pthread_cond_wait(&news, &lock);
+    waits_for = DEVICES;
+    (void)pthread_mutex_unlock(&lock);
 }
 
 static int mem_open(void **state, const uvcci_nccl_place *place, uint32_t device,
@@ -181,7 +191,7 @@ static int mem_begin(void *state, const uvcci_nccl_op *op) {
         w->hangs = trap.fault == LAB_HANGS;
         if (trap.fault == LAB_HELD)
             trap.held = w;
-        (void)pthread_cond_signal(&news);
+        (void)pthread_cond_broadcast(&news);
         trap.armed = false;
     }
     (void)pthread_mutex_unlock(&lock);
@@ -191,7 +201,7 @@ static int mem_begin(void *state, const uvcci_nccl_op *op) {
 static int mem_begun(void *state, void **mark) {
     worker *w = state;
     (void)pthread_mutex_lock(&lock);
-    const bool begun = trap.held != w && w->looks == 0;
+    const bool begun = trap.held != w && w->looks == 0 && waits_for == DEVICES;
     if (begun) {
         running **at = &queue[w->device];
         while (*at != NULL)
@@ -210,6 +220,7 @@ static int mem_begun(void *state, void **mark) {
 
 static void pop(running *r) {
     queue[r->of->device] = r->next;
+    (void)pthread_cond_broadcast(&news);
     r->over = true;
 }
 
@@ -279,6 +290,8 @@ static bool all_at_head(const running *mine, running *at[WORKERS], uint32_t *n, 
         all = false;
         if (at[i] != NULL && has_any(w))
             *behind |= 1u << w->device;
+        else if (w != NULL && !w->fails && !w->hangs && mine->of->device == waits_for)
+            fault("a call waits for an operation, and keeps another member from it");
     }
     return all;
 }
@@ -354,6 +367,7 @@ static void leave(worker *w) {
             *at = (*at)->next;
         else
             at = &(*at)->next;
+    (void)pthread_cond_broadcast(&news);
     if (trap.held == w)
         trap.held = NULL;
     w->aborted = true;

@@ -752,6 +752,23 @@ static void test_broken(void) {
 
 /* ---- several parties on the same devices ---- */
 
+/* A host that takes memory of devices again and again, while parties work on them. */
+typedef struct taker {
+    uint32_t devices;
+    atomic_bool over;
+} taker;
+
+static void *take_memory(void *arg) {
+    taker *t = arg;
+    for (uint32_t i = 0; !atomic_load(&t->over); i++) {
+        uvcc_nccl_pause();
+        lab_memory_call(i % t->devices);
+        uvcc_nccl_resume();
+        (void)sched_yield();
+    }
+    return NULL;
+}
+
 /* In drawn orders, and each party's end while the others go on. */
 static void test_parties(void) {
     for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
@@ -765,8 +782,13 @@ static void test_parties(void) {
             continue;
         for (unsigned k = 0; k < PARTIES; k++)
             party_open(&p[k]);
+        taker t = {.devices = p[0].count};
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, take_memory, &t) == 0);
         for (uint64_t seed = 1; seed <= (seeds + 1) / 2; seed++)
             operations += run_all(p, PARTIES, seed);
+        atomic_store(&t.over, true);
+        (void)pthread_join(thread, NULL);
         for (unsigned k = 0; k < PARTIES; k++) {
             party_free(&p[k]);
             if (k + 1 < PARTIES)
