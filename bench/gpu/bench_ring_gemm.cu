@@ -18,7 +18,7 @@
         }                                                                                          \
     } while (0)
 
-enum kind { RANDOM, LEAST, EXTREMES, DIGITS, KINDS, LEAST_NARROW = KINDS };
+enum kind { RANDOM, LEAST, EXTREMES, DIGITS, ONES, KINDS, LEAST_NARROW = KINDS };
 
 /* Words of a kind, by their index. */
 __global__ void fill(uint64_t *out, uint64_t n, uint64_t seed, int kind) {
@@ -34,6 +34,7 @@ __global__ void fill(uint64_t *out, uint64_t n, uint64_t seed, int kind) {
         out[i] = kind == RANDOM     ? v
                  : kind == LEAST    ? ends[0]
                  : kind == EXTREMES ? ends[v % 8]
+                 : kind == ONES     ? ~0ull
                  : kind == LEAST_NARROW ? 0x8000800080008000ull
                                     : ends[4];
     }
@@ -209,14 +210,14 @@ int main(int argc, char **argv) {
     cudaDeviceProp d;
     CHECK(cudaGetDeviceProperties(&d, 0));
     bool ok = true;
-    if (argc > 5 && strcmp(argv[1], "time") == 0) { /* time M N K BOTH */
-        uint32_t v[4];
-        for (int i = 0; i < 4; i++)
+    if (argc > 5 && strcmp(argv[1], "time") == 0) { /* time M N K BOTH [TRANS_Y] */
+        uint32_t v[5] = {};
+        for (int i = 0; i < 5 && i + 2 < argc; i++)
             v[i] = (uint32_t)strtoul(argv[i + 2], nullptr, 10);
-        return !measure(d.name, {v[0], v[1], v[2], v[3] != 0});
+        return !measure(d.name, {v[0], v[1], v[2], v[3] != 0, false, v[4] != 0});
     }
     const uint32_t shapes[][3] = {{1, 1, 1},     {128, 256, 128},  {128, 128, 64},
-                                  {1, 300, 200}, {129, 257, 131},  {300, 1, 77},
+                                  {1, 300, 200}, {129, 257, 131},  {257, 130, 100},  {300, 1, 77},
                                   {64, 640, 15}, {513, 384, 1000}, {2100, 1111, 333}};
     for (const auto &s : shapes)
         for (int t = 0; t < 4; t++)
@@ -231,20 +232,26 @@ int main(int argc, char **argv) {
                                  t == 3 ? 5u : 0u, RANDOM, 0, t == 2, bytes, two == 1});
     ok &= check({100, 640, 300, true, false, false, 0, RANDOM, 0, 0, 0, false, true});
     for (int kind = 0; kind < KINDS; kind++) {
-        ok &= check({100, 300, 54000, false, false, false, 0, kind, 0, 0, 2, true});
-        ok &= check({100, 300, 54001, false, false, true, 0, kind, 0, 1, 2, true});
-        ok &= check({100, 300, 34000, false, false, false, 0, kind, 0, 0, 4, true});
-        ok &= check({100, 300, 34001, false, true, false, 0, kind, 0, 1, 4, false});
+        /* few rows, by bytes: what sums of 32 bits hold, and more */
+        ok &= check({128, 4096, 16384, false, false, false, 0, kind, 0, 0});
+        ok &= check({100, 4097, 8200, true, false, true, 0, kind, 0, 0});
+        ok &= check({64, 4096, 8192, false, false, false, 0, kind, 0, 0, 4, true});
+        ok &= check({128, 4100, 8192, false, true, true, 3, kind, 0, 1, 2, false});
+        ok &= check({128, 768, 70001, false, false, false, 0, kind, 0, 0});
+        ok &= check({300, 300, 54000, false, false, false, 0, kind, 0, 0, 2, true});
+        ok &= check({300, 300, 54001, false, false, true, 0, kind, 0, 1, 2, true});
+        ok &= check({300, 300, 34000, false, false, false, 0, kind, 0, 0, 4, true});
+        ok &= check({300, 300, 34001, false, true, false, 0, kind, 0, 1, 4, false});
         ok &= check({1000, 300, 500, false, false, false, 1, kind, 1, 0, 2, true}); /* many passes */
-        ok &= check({200, 300, 10800, false, false, false, 0, kind, 0, 0});
-        ok &= check({200, 300, 10801, false, false, false, 0, kind, 0, 0});
-        ok &= check({200, 300, 5400, true, false, false, 0, kind, 0, 0});
-        ok &= check({130, 140, 65535, false, false, false, 0, kind, 0, 0});
-        ok &= check({130, 140, 70001, true, false, true, 0, kind, 0, 1});
+        ok &= check({300, 300, 10800, false, false, false, 0, kind, 0, 0});
+        ok &= check({300, 300, 10801, false, false, false, 0, kind, 0, 0});
+        ok &= check({300, 300, 5400, true, false, false, 0, kind, 0, 0});
+        ok &= check({260, 140, 65535, false, false, false, 0, kind, 0, 0});
+        ok &= check({260, 140, 70001, true, false, true, 0, kind, 0, 1});
         ok &= check({1000, 300, 500, true, false, false, 1, kind, 1, 0}); /* in many passes */
-        ok &= check({100, 300, 10800, false, false, false, 0, kind, 0, 1});
-        ok &= check({128, 640, 5400, true, true, false, 0, kind, 0, 0});
-        ok &= check({60, 1111, 1001, false, false, false, 1, kind, 0, 1, 0, true});
+        ok &= check({300, 300, 10800, false, false, false, 0, kind, 0, 1});
+        ok &= check({260, 640, 5400, true, true, false, 0, kind, 0, 0});
+        ok &= check({260, 1111, 1001, false, false, false, 1, kind, 0, 1, 0, true});
     }
     if (!ok || (argc > 1 && strcmp(argv[1], "check") == 0))
         return !ok;

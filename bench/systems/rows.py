@@ -21,7 +21,8 @@ class Skipped(Exception):
 
 def row(run, model, hardware, **more):
     """A row of a system that is not uvcc. `run`: see bench/run_sigma_vs_uvcc.py; null where nothing is known."""
-    timing = {"online_time_s_mean": None, "online_time_s_std": None, "preproc_time_s": None, "total_time_s": None}
+    timing = {"online_time_s_mean": None, "online_time_s_std": None, "preproc_time_s": None, "total_time_s": None,
+              "function_time_s_mean": None}
     timing.update(more.get("timing", {}))
     if timing["online_time_s_mean"] is not None:
         timing["total_time_s"] = timing["online_time_s_mean"] + (timing["preproc_time_s"] or 0)

@@ -130,16 +130,24 @@ ON_BOTH uint64_t unpack(const uint8_t *p, unsigned n, size_t i) {
     return low(x, n);
 #endif
 }
-/* Byte j of 32 n-bit packed elements. */
-ON_BOTH uint8_t packed_byte(const uint64_t *elems, unsigned n, unsigned j) {
-    unsigned bit = 8 * j, got = 0, byte = 0;
-    while (got < 8) {
-        const unsigned e = bit / n, at = bit % n, some = n - at;
-        byte |= (unsigned)(low(elems[e], n) >> at << got) & 0xff;
-        got += some;
-        bit += some;
+/* The low byte first, at a multiple of 4 bytes. */
+ON_BOTH void store_word(uint8_t *p, uint32_t x) {
+#ifdef __CUDA_ARCH__
+    *(uint32_t *)p = x;
+#else
+    for (unsigned i = 0; i < 4; i++)
+        p[i] = (uint8_t)(x >> 8 * i);
+#endif
+}
+/* `some` bits, 32 at most, of n-bit packed elements from a bit on. */
+ON_BOTH uint32_t packed_bits(const uint64_t *elems, unsigned n, unsigned bit, unsigned some) {
+    unsigned e = bit / n, at = bit - e * n, word = 0;
+    for (unsigned got = 0; got < some; e++) {
+        word |= (uint32_t)(low(elems[e], n) >> at) << got;
+        got += n - at;
+        at = 0;
     }
-    return (uint8_t)byte;
+    return some < 32 ? (uint32_t)low(word, some) : word;
 }
 
 /* --- AES-128 ---------------------------------------------------------------------------------- */

@@ -109,16 +109,27 @@ ON_BOTH size_t packing_bytes(const packing *p, uint32_t count) {
     const size_t bits = (size_t)count * p->bits;
     return p->whole_words ? (bits + 63) / 64 * 8 : (bits + 7) / 8;
 }
-/* Byte j of the 32 elements from `first`, which are x, if the message has it. */
-ON_BOTH void pack_byte(const packing *p, uint32_t count, uint32_t first, const uint64_t *x,
-                       unsigned j) {
-    const size_t at = (size_t)first * p->bits / 8 + j;
-    if (at >= packing_bytes(p, count))
-        return;
-    const uint8_t byte = packed_byte(x, p->bits, j);
+/* What one of 32 lanes stores of packed elements at `to`: whole words of 4 bytes where the message
+ * has them, since it may lie in the host's memory, and bytes before and behind them. */
+ON_BOTH void pack_lane(uint8_t *to, unsigned n, unsigned bytes, const uint64_t *elems,
+                       unsigned lane) {
+    const unsigned before = (unsigned)(-(uintptr_t)to & 3), head = before < bytes ? before : bytes;
+    const unsigned words = (bytes - head) / 4, rest = bytes - 4 * words;
+    for (unsigned j = lane; j < words; j += 32)
+        store_word(to + head + 4 * j, packed_bits(elems, n, 8 * (head + 4 * j), 32));
+    if (lane < rest) {
+        const unsigned j = lane < head ? lane : lane + 4 * words;
+        to[j] = (uint8_t)packed_bits(elems, n, 8 * j, 8);
+    }
+}
+/* Of the 32 elements from `first`, which are x: what the message has of them. */
+ON_BOTH void pack_part(const packing *p, uint32_t count, uint32_t first, const uint64_t *x,
+                       unsigned lane) {
+    const size_t at = (size_t)first * p->bits / 8, all = packing_bytes(p, count);
+    const size_t left = all > at ? all - at : 0, most = 4 * p->bits;
     for (unsigned k = 0; k < 2; k++)
         if (p->to[k] != NULL)
-            p->to[k][at] = byte;
+            pack_lane(p->to[k] + at, p->bits, (unsigned)(left < most ? left : most), x, lane);
 }
 /* Whether a kind packs at all. */
 ON_BOTH_CONST bool packs(unsigned kind) {

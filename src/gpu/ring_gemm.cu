@@ -23,6 +23,9 @@
 #include <cuda_runtime.h>
 #include <pthread.h>
 
+#include "hopper.cuh"
+#include "ring_digits.h"
+
 namespace {
 
 constexpr int MODULI_MAX = 19;
@@ -291,32 +294,6 @@ __global__ void __launch_bounds__(SPLIT_THREADS, 4)
 
 /* ---- multiply ---- */
 
-__device__ __forceinline__ uint32_t shared_address(const void *p) {
-    return (uint32_t)__cvta_generic_to_shared(p);
-}
-__device__ __forceinline__ void barrier_init(uint64_t *b, uint32_t arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals));
-}
-__device__ __forceinline__ void barrier_expect(uint64_t *b, uint32_t bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)),
-                 "r"(bytes)
-                 : "memory");
-}
-__device__ __forceinline__ void barrier_arrive(uint64_t *b) {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
-}
-__device__ __forceinline__ void barrier_wait(uint64_t *b, uint32_t parity) {
-    asm volatile("{\n"
-                 ".reg .pred done;\n"
-                 "again:\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                 "@done bra over;\n"
-                 "bra again;\n"
-                 "over:\n"
-                 "}" ::"r"(shared_address(b)),
-                 "r"(parity)
-                 : "memory");
-}
 /* `rows` of the map's box, from byte x of row y of matrix z on. */
 __device__ __forceinline__ void copy_tile(void *to, const CUtensorMap *map, int x, int y, int z,
                                           uint64_t *b) {
@@ -520,7 +497,7 @@ __global__ void __launch_bounds__(THREADS, 1)
             barrier_init(&s->full[i], 1);
             barrier_init(&s->empty[i], CONSUMERS / 32); /* a warp has read it */
         }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        barriers_made();
     }
     __syncthreads();
     if (threadIdx.x < 128) {
@@ -848,10 +825,14 @@ int uvcci_ring_gemm_built(void) {
 }
 
 size_t uvcci_ring_gemm_room(const uvcci_ring_product *p) {
+    if (uvcci_ring_digits_serves(p))
+        return uvcci_ring_digits_room(p);
     return room_of(shape_of(p, rows_of(p)));
 }
 
 size_t uvcci_ring_gemm_least(const uvcci_ring_product *p) {
+    if (uvcci_ring_digits_serves(p))
+        return uvcci_ring_digits_room(p);
     return room_of(shape_of(p, rows_of(p) < ROWS ? rows_of(p) : ROWS));
 }
 
@@ -859,6 +840,9 @@ cudaError_t uvcci_ring_gemm(const uvcci_ring_product *p, void *room, size_t byte
                             cudaStream_t stream) {
     const uint32_t all = rows_of(p);
     uint32_t rows = all;
+    if (uvcci_ring_digits_serves(p))
+        return uvcci_ring_digits_room(p) <= bytes ? uvcci_ring_digits(p, room, stream)
+                                                  : cudaErrorMemoryAllocation;
     (void)pthread_once(&facts_once, find_facts);
     while (rows > ROWS && room_of(shape_of(p, rows)) > bytes)
         rows = (uint32_t)round_up(rows / 2, ROWS);

@@ -6,7 +6,8 @@
  * together is taken mod 2^64 (Chinese remainder theorem). Words count as signed integers below
  * 2^63 in size, so that of a product of depth k only k 2^126 must be below half the product of the
  * moduli: 18 serve a depth of 10,800. By integers of 2 and of 4 bytes it is k 2^78 and k 2^94: 12
- * moduli serve a depth of 54,000, 14 one of 34,000.
+ * moduli serve a depth of 54,000, 14 one of 34,000. Products of few rows go by the bytes of words
+ * instead (ring_digits.h).
  *
  * All pointers are the device's, words are mod 2^64. Element (i, l) of an operand stands `row` i +
  * `col` l words from its first; one of the two is 1, whichever. */

@@ -95,11 +95,10 @@ __device__ vec vec_of(const vec_launch *l, const expanded *key, uint32_t tile) {
 template <unsigned KIND> __device__ void pack_tile(const vec *c, const packed *p, uint64_t *staged) {
     const uint32_t lane = threadIdx.x % WARP;
     for (unsigned which = 0; which < packed_of(KIND); which++) {
+        const packing to = packing_of(c, which);
         staged[lane] = p->x[which];
         __syncwarp();
-        const packing to = packing_of(c, which);
-        for (unsigned j = lane; j < 4 * to.bits; j += WARP)
-            pack_byte(&to, c->b->count, c->i - lane, staged, j);
+        pack_part(&to, c->b->count, c->i - lane, staged, lane);
         __syncwarp();
     }
 }

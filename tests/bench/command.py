@@ -45,6 +45,9 @@ def counts():
     check("none lay with tensors before the input", r["fss"]["key_bytes_gathered"] == 0)
     r = row(micro + "compare --keys-gathered 4")
     check("all did, in the messages that they came in", r["fss"]["key_bytes_gathered"] == r["communication"]["preproc_bytes"])
+    t = r["timing"]
+    check("the function alone takes less than with its input", 0 < t["function_time_s_mean"] < t["online_time_s_mean"])
+    check("and is shown", "from when all parties have its input" in run(micro + "compare"))
     check("calls of it", r["nonlinear_breakdown"]["compare_calls"] == 1 and r["nonlinear_breakdown"]["gelu_calls"] == 0)
     r = row(micro + "truncate --mode exact")
     check("AES calls of an exact truncation", r["fss"]["aes_calls"] == n * (4 * 5 + 2 + 2 * 6))
@@ -66,6 +69,7 @@ def models():
         r = row(f"--model {name} --dry-run")
         check(f"{name} is as listed", [r["n_layers"], r["n_heads"], r["d_model"], r["n_bits"], r["frac_bits"]] ==
               [int(layers), int(heads), int(width), int(bits), int(frac)] and r["timing"]["online_time_s_mean"] is None)
+    check("a model has no function's time", row(TINY)["timing"]["function_time_s_mean"] is None)
     said = run(TINY + " --mode exact --check --whole")
     check("with embedding and head it is what plaintext gives", "checked      bit for bit" in said)
     said = run(f"--model {ROOT}/tests/data/models/gpt2 --seq-len 8 --n-iters 2 --threads 2 --mode exact --check "

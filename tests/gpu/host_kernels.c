@@ -40,8 +40,8 @@ static void run_warp(const vec *block, uint32_t first, uint32_t units) {
     }
     for (unsigned which = 0; packs(c.t->kind) && which < 2; which++) {
         const packing to = packing_of(&c, which);
-        for (unsigned j = 0; j < 4 * to.bits; j++)
-            pack_byte(&to, c.b->count, first, x[which], j);
+        for (unsigned lane = 0; lane < WARP; lane++)
+            pack_part(&to, c.b->count, first, x[which], lane);
     }
 }
 

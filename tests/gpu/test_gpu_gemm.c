@@ -156,10 +156,14 @@ static void as_on_the_cpu(void **state) {
         {160, 130, 5400, 0, 0, false, false, false, 0, false, 0}, /* the most for 18 moduli */
         {160, 130, 5401, 0, 0, false, true, true, 0, false, 0},
         {64, 33, 33000, 0, 0, false, false, false, 0, false, 0}, /* cut along the depth */
-        /* few rows */
+        {160, 33, 33000, 0, 0, false, false, false, 0, false, 0},
+        /* few rows, by bytes */
         {128, 1040, 520, 0, 0, false, false, true, 2, false, 0},
         {120, 1040, 540, 0, 0, true, false, false, 0, false, 0},
-        {128, 96, 5400, 0, 0, false, false, false, 0, false, 0}, /* the most depth */
+        {128, 96, 5400, 0, 0, false, false, false, 0, false, 0},
+        {100, 4100, 9000, 0, 0, false, false, true, 1, false, 0}, /* deeper than sums hold */
+        {64, 4100, 700, 0, 0, false, true, true, 1, true, 4},
+        {33, 4200, 1100, 0, 0, true, false, false, 0, true, 2},
         {64, 2112, 1000, 0, 0, false, false, true, 0, true, 0},
         {300, 520, 450, 2, 3, false, false, true, 5, false, 0},
         {450, 520, 300, 1, 2, true, true, false, 1, false, 0},

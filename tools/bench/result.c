@@ -86,10 +86,13 @@ static json_t *timing(const figures *f) {
     const bool some = f != NULL && f->iters != 0;
     const double online = some ? mean(f->online_s, f->iters) : 0;
     const double preproc = some ? mean(f->preproc_s, f->iters) : 0;
-    return json_pack(
-        "{s:o, s:o, s:o, s:o}", "online_time_s_mean", number(some, online), "online_time_s_std",
-        number(some && f->iters > 1, some ? deviation(f->online_s, f->iters) : 0), "preproc_time_s",
-        number(some, preproc), "total_time_s", number(some, online + preproc));
+    const double function = some ? mean(f->function_s, f->iters) : 0;
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "online_time_s_mean", number(some, online),
+                     "online_time_s_std",
+                     number(some && f->iters > 1, some ? deviation(f->online_s, f->iters) : 0),
+                     "preproc_time_s", number(some, preproc), "total_time_s",
+                     number(some, online + preproc), "function_time_s_mean",
+                     number(function > 0, function));
 }
 
 static json_t *communication(const result *r) {
@@ -256,6 +259,9 @@ void result_show(const result *r, FILE *to) {
                   1e-6 * (double)f->gathered_bytes, on_gpu(s) ? "on devices" : "with tensors",
                   f->processor_s, 1e-6 * (double)f->online_bytes, 1e-6 * (double)f->preproc_bytes,
                   f->rounds, f->jobs, f->flushes, f->aes_calls);
+    if (mean(f->function_s, f->iters) > 0)
+        (void)fprintf(to, "function     %.4g s, from when all parties have its input\n",
+                      mean(f->function_s, f->iters));
     (void)fprintf(to, "memory       %.4g GB of %s", 1e-9 * (double)f->rss_bytes,
                   s->o->job != NULL ? "the largest process" : "the process");
     if (on_gpu(s))

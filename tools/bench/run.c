@@ -653,6 +653,18 @@ static void show(const run *r, report_pace *pace, const figures *f) {
                     f->iters == 0 ? " (warm-up)" : "", report_pace_left(pace, r->step, of));
 }
 
+/* From the first job of what is measured at the party that begins last, so that all have the input,
+ * to the end of the last job at any. */
+static double function_seconds(const run *r) {
+    double first = 0, last = 0;
+    for (unsigned p = r->first; p < r->end; p++) {
+        const watch *w = &r->party[p].watch;
+        first = w->first > first ? w->first : first;
+        last = w->last > last ? w->last : last;
+    }
+    return last - first;
+}
+
 static int measure(run *r, figures *out) {
     const uint32_t of = r->o->warmup + r->o->n_iters;
     report_pace pace;
@@ -666,6 +678,8 @@ static int measure(run *r, figures *out) {
             break;
         if (r->step++ >= r->o->warmup) {
             out->preproc_s[out->iters] = seconds(r->now.n[N_PREPROC_NS]);
+            if (!r->s->is_model && r->threads != NULL)
+                out->function_s[out->iters] = function_seconds(r);
             out->online_s[out->iters++] = seconds(r->now.n[N_ONLINE_NS]);
         }
         show(r, &pace, out);

@@ -15,6 +15,9 @@
 typedef struct figures {
     uint32_t iters; /* that were measured, of those that were asked for */
     double online_s[BENCH_ITERS_MAX], preproc_s[BENCH_ITERS_MAX];
+    /* Of a function by threads: from when all parties have its input to the end of its last job; 0:
+     * not measured. */
+    double function_s[BENCH_ITERS_MAX];
     double load_s;
     double processor_s;                           /* a pass, of all threads */
     uint64_t online_bytes, preproc_bytes, rounds; /* a pass; bytes of all parties */

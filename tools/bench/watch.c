@@ -213,10 +213,9 @@ static double aes_calls(const uvcc_task *t) {
 
 /* ---- hooks ---- */
 
-/* On the CPU a job begins and ends in one thread, whose time other load does not count in. */
-static double now(const watch *w) {
+static double clock_now(clockid_t which) {
     struct timespec t;
-    (void)clock_gettime(w->device ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &t);
+    (void)clock_gettime(which, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -241,6 +240,8 @@ void watch_counts(watch *w, bool on) {
 void watch_times(watch *w, bool on) {
     (void)pthread_mutex_lock(&w->lock);
     w->times = on;
+    if (on)
+        w->first = w->last = 0;
     (void)pthread_mutex_unlock(&w->lock);
 }
 
@@ -257,7 +258,9 @@ void watch_op(void *user, const uvcc_op_trace *t) {
 
 void watch_job(void *user, const uvcc_job *job, bool done) {
     watch *w = user;
-    const double at = now(w);
+    const double wall = clock_now(CLOCK_MONOTONIC);
+    /* On the CPU a job begins and ends in one thread, whose time other load does not count in. */
+    const double at = w->device ? wall : clock_now(CLOCK_THREAD_CPUTIME_ID);
     (void)pthread_mutex_lock(&w->lock);
     const unsigned slot = (unsigned)(job->id % WATCH_SLOTS);
     const bool known = w->job[slot].id == job->id;
@@ -265,6 +268,7 @@ void watch_job(void *user, const uvcc_job *job, bool done) {
         for (uint32_t i = 0; w->counts && i < job->count; i++)
             w->aes += aes_calls(&job->tasks[i]);
         w->job[slot].from = at;
+        w->job[slot].began = wall;
         if (!known)
             w->job[slot].family = FAMILY_OTHER;
         w->job[slot].id = job->id;
@@ -274,6 +278,11 @@ void watch_job(void *user, const uvcc_job *job, bool done) {
         for (unsigned i = 0; i < 2; i++) {
             sums[i]->seconds += at - w->job[slot].from;
             sums[i]->jobs++;
+        }
+        if (w->job[slot].family != FAMILY_OTHER) {
+            w->first =
+                w->first == 0 || w->job[slot].began < w->first ? w->job[slot].began : w->first;
+            w->last = wall;
         }
     }
     (void)pthread_mutex_unlock(&w->lock);
