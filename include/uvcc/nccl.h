@@ -30,7 +30,8 @@
  * in different processes: these may share a device from processes of their own, as those of `uvcc
  * party` do, but not have other workers in one process. What else the process has on the devices
  * must end by itself; and memory is asked of CUDA, and given back, while operations are paused
- * (uvcc_nccl_pause()).
+ * (uvcc_nccl_pause()). Communicators give theirs back at their end, which does not pause: a host
+ * closes parties when the others have no jobs.
  *
  * Failure: what one worker gives up, all give up. uvcc_nccl_fail(), members that disagree or a
  * worker that is gone end what waits and whatever comes later with UVCC_ERR_JOB, at every worker,

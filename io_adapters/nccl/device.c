@@ -315,19 +315,15 @@ static int stopped(void *state) {
     return cudaStreamQuery(d->stream) != cudaErrorNotReady;
 }
 
-/* A communicator that others finalise too; false: not in time. Its memory goes back to CUDA when no
- * operation of another party is half begun. */
+/* A communicator that others finalise too; false: not in time. */
 static bool finalise(device *d, ncclComm_t comm) {
     const ncclResult_t e = ncclCommFinalize(comm);
     if (e != ncclSuccess && e != ncclInProgress)
         return false;
     for (int i = 0; i < FINALISE_S * 10000; i++) {
         const int rc = settled(d, comm, "the end");
-        if (rc == 1) {
-            uvcc_nccl_pause();
+        if (rc == 1)
             (void)ncclCommDestroy(comm);
-            uvcc_nccl_resume();
-        }
         if (rc != 0)
             return rc == 1;
         (void)nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
