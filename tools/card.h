@@ -17,8 +17,9 @@ typedef struct card_config {
     uint64_t bytes;      /* what the session may take of the device at most; 0: no limit */
     uint32_t streams;    /* as in uvcc_gpu_config; 0: its default */
     bool trust_pointers; /* as there */
-    card *lender;        /* NULL, or that of the session from which this one's borrows; on another
-                            device nothing is lent */
+    void (*memory)(void *user, bool done); /* as there, of no user */
+    card *lender; /* NULL, or that of the session from which this one's borrows; on another
+                     device nothing is lent */
 } card_config;
 
 #define CARD_TEXT_BYTES 256u

@@ -4,12 +4,13 @@
 #include "cards.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <uvcc/host.h>
 
 #include "nccl_library.h"
+
+#define NOBODY UINT32_MAX
 
 typedef struct card_worker {
     cards *of;
@@ -24,7 +25,7 @@ struct cards {
     pthread_mutex_t making, lock;
     pthread_cond_t news;
     uint64_t wakes, seen; /* guarded by `lock` */
-    char line[256];
+    char line[256], trouble[NCCL_LIBRARY_WHY_BYTES];
     uint32_t count;
     card_worker worker[];
 };
@@ -88,6 +89,14 @@ static void wait_for(void *user) {
 uvcc_collective_elsewhere cards_elsewhere(cards *c) {
     return (uvcc_collective_elsewhere){
         .submit = submit, .poll = poll_done, .wait = wait_for, .user = c};
+}
+
+/* Who hears of it first has it first. */
+const char *cards_trouble(cards *c) {
+    for (uint32_t i = 0; c != NULL && i < c->count; i++)
+        if (nccl_library_why(c->lib, c->worker[i].nccl, NOBODY, NULL, c->trouble))
+            return c->trouble;
+    return "";
 }
 
 /* ---- life ---- */

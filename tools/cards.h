@@ -14,6 +14,9 @@ int cards_open(cards **out, uint16_t replicas, uint16_t stages, uint16_t tp_rank
 uvcc_collective_elsewhere cards_elsewhere(cards *c);
 /* Called from another thread when the worker has a completion; before its first job. */
 void cards_on_wake(cards *c, uint32_t worker, void (*wake)(void *user), void *user);
+/* At which worker the workers failed, and why; "": they did not, or there are no cards (NULL). It
+ * stays until this is asked again. */
+const char *cards_trouble(cards *c);
 /* Jobs that are out are over when it returns. NULL: nothing. */
 void cards_close(cards *c);
 

@@ -3,6 +3,7 @@
  * of a party a local plane that reaches them. */
 #include "host_cards.h"
 
+#include "nccl_library.h"
 #include "report.h"
 
 /* Workers on devices: what a party's exchange goes between these. */
@@ -36,6 +37,7 @@ int host_open_card(const host *h, host_worker *w, unsigned p, uvcc_config *cfg,
     const card_config c = {.device = o->device,
                            .rank = w->rank,
                            .bytes = o->device_bytes,
+                           .memory = h->cards[p] != NULL ? nccl_library_on_memory : NULL,
                            .lender = p != 0 ? w->party[0].card : NULL};
     char why[CARD_TEXT_BYTES];
     if (o->compute != RUN_COMPUTE_GPU)
@@ -47,4 +49,9 @@ int host_open_card(const host *h, host_worker *w, unsigned p, uvcc_config *cfg,
     cfg->alloc = card_allocator(w->party[p].card);
     cfg->limits.keys_gathered_bytes = o->device_keys;
     return EXIT_DONE;
+}
+
+const char *host_card_trouble(const host *h, const host_worker *w, unsigned p) {
+    const char *trouble = card_trouble(w->party[p].card);
+    return *trouble != '\0' ? trouble : cards_trouble(h->cards[p]);
 }

@@ -11,5 +11,8 @@ int host_open_planes(host *h);
  * need for it. Else nothing. An exit status; a line said why. */
 int host_open_card(const host *h, host_worker *w, unsigned p, uvcc_config *cfg,
                    uvcc_cpu_config *cpu);
+/* What went wrong on the device of worker w of party p, or between those of the party's workers;
+ * "" if nothing did. */
+const char *host_card_trouble(const host *h, const host_worker *w, unsigned p);
 
 #endif

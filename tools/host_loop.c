@@ -366,7 +366,7 @@ static int stopped(const host *h, const host_worker *w, unsigned p, const uvcc_e
     if (h->c.of_workers)
         (void)snprintf(worker, sizeof worker, ", worker r%u s%u t%u", w->replica, w->stage,
                        w->tensor_rank);
-    const char *trouble = e->reason == UVCC_ABORT_JOB ? card_trouble(w->party[p].card) : "";
+    const char *trouble = e->reason == UVCC_ABORT_JOB ? host_card_trouble(h, w, p) : "";
     return report_error(EXIT_FAILED, "%s%sparty %u%s stopped: %s%s%s%s%s%s", about,
                         *about != '\0' ? ": " : "", p, worker, uvcc_abort_text(e->reason),
                         e->text != NULL ? ": " : "", e->text != NULL ? e->text : "",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - the command `uvcc`: gives its arguments to the subcommand that they name. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <uvcc/host.h>
 #include <uvcc/types.h>
@@ -73,7 +74,15 @@ static const struct command {
     {"bench", bench_main, EXIT_FAILED},
 };
 
+/* Of CUDA devices. A stream waits for what stands before it in the queue that it shares with
+ * others, and CUDA gives a process 8 of them unless it asks for more, 32 at most. It reads this
+ * when it begins; the environment may be changed here, since there are no other threads yet. */
+static void ask_for_queues(void) {
+    (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
 int main(int argc, char **argv) {
+    ask_for_queues();
     report_begin();
     interrupt_begin();
     uvcc_host_keep_memory();

@@ -20,6 +20,7 @@ const nccl_library *nccl_library_load(const char **why) {
         {"uvcc_nccl_submit", &lib.submit},   {"uvcc_nccl_poll", &lib.poll},
         {"uvcc_nccl_pending", &lib.pending}, {"uvcc_nccl_fail", &lib.fail},
         {"uvcc_nccl_why", &lib.why},         {"uvcc_nccl_over", &lib.over},
+        {"uvcc_nccl_pause", &lib.pause},     {"uvcc_nccl_resume", &lib.resume},
     };
     static bool loaded;
     static char text[400];
@@ -40,4 +41,25 @@ const nccl_library *nccl_library_load(const char **why) {
     }
     loaded = true;
     return &lib;
+}
+
+bool nccl_library_why(const nccl_library *from, const uvcc_nccl *n, uint32_t local_rank,
+                      uint32_t *code, char why[NCCL_LIBRARY_WHY_BYTES]) {
+    char text[UVCC_NCCL_WHY_BYTES];
+    uint32_t rank = 0;
+    if (from->why(n, &rank, code, text) != 1)
+        return false;
+    if (rank == local_rank)
+        (void)snprintf(why, NCCL_LIBRARY_WHY_BYTES, "%s", text);
+    else
+        (void)snprintf(why, NCCL_LIBRARY_WHY_BYTES, "worker %u: %s", rank, text);
+    return true;
+}
+
+void nccl_library_on_memory(void *user, bool done) {
+    (void)user;
+    if (done)
+        lib.resume();
+    else
+        lib.pause();
 }

@@ -19,11 +19,23 @@ typedef struct nccl_library {
     int (*poll)(uvcc_nccl *n, uvcc_completion *out);
     uint32_t (*pending)(const uvcc_nccl *n);
     void (*fail)(uvcc_nccl *n, uint32_t code, const char *why);
+    void (*pause)(void);
+    void (*resume)(void);
     int (*why)(const uvcc_nccl *n, uint32_t *rank, uint32_t *code, char why[UVCC_NCCL_WHY_BYTES]);
 } nccl_library;
 
 /* NULL, and then *why says what is missing, in words for whoever gave the option; they stay valid
  * until the next call. */
 const nccl_library *nccl_library_load(const char **why);
+
+/* A reason, with the worker where it was. */
+#define NCCL_LIBRARY_WHY_BYTES (UVCC_NCCL_WHY_BYTES + 32u)
+/* Whether the workers of a party failed, and why, as n says it, which is the one of that rank: its
+ * own number is left out. */
+bool nccl_library_why(const nccl_library *lib, const uvcc_nccl *n, uint32_t local_rank,
+                      uint32_t *code, char why[NCCL_LIBRARY_WHY_BYTES]);
+
+/* The hook `memory` of executors beside those workers, when the library is loaded. */
+void nccl_library_on_memory(void *user, bool done);
 
 #endif

@@ -22,6 +22,17 @@
  * all of its members are ready. So devices wait for nothing but the wire, and members that disagree
  * are found before NCCL hears of it.
  *
+ * Parties of one process share its devices, and what one party's streams have on a device may stand
+ * before what another's have. All operations of those parties whose worker 0 is an object of this
+ * process have one order on all devices, so that parties do not wait for each other for ever: one
+ * of them begins operations at a time, and the turn passes on when these are on their devices. A
+ * party that fails or goes gives it up. There is no such order between parties whose workers 0 are
+ * in different processes: these may share a device from processes of their own, as those of `uvcc
+ * party` do, but not have other workers in one process. What else the process has on the devices
+ * must end by itself; and memory is asked of CUDA, and given back, while operations are paused
+ * (uvcc_nccl_pause()). Communicators give theirs back at their end, which does not pause: a host
+ * closes parties when the others have no jobs.
+ *
  * Failure: what one worker gives up, all give up. uvcc_nccl_fail(), members that disagree or a
  * worker that is gone end what waits and whatever comes later with UVCC_ERR_JOB, at every worker,
  * with one reason; what has begun comes to its end. An error of NCCL or of a device, or an
@@ -51,10 +62,10 @@ typedef struct uvcc_nccl_config {
     uint16_t replicas, stages, tp_ranks;
     uint32_t local_rank; /**< of this worker: (r S + s) T + t */
     uint32_t device;     /**< CUDA's number of its device */
-    /** For joining, for an operation that has begun, and for the others to come to the end: 0: ten
-     * minutes. */
+    /** For joining, for an operation that was told to begin, and for the others to come to the end:
+     * 0: ten minutes. */
     uint64_t deadline_ns;
-    uint64_t wait_ns; /**< most that a job waits for other workers; 0: no limit */
+    uint64_t wait_ns; /**< most that a job waits for other workers, and parties; 0: no limit */
     /** Carries `bytes` (UVCC_NCCL_MESSAGE_BYTES at most, copied or carried before it returns) to
      * worker `to`, whole, once, and in the order of calls. It does not wait, and calls nothing of
      * the library but uvcc_nccl_heard() of another object and uvcc_mpi_note(). What it returns,
@@ -113,6 +124,15 @@ UVCC_API void uvcc_nccl_fail(uvcc_nccl *n, uint32_t code, const char *why);
  * uvcc_nccl_fail() has the code 0. */
 UVCC_API int uvcc_nccl_why(const uvcc_nccl *n, uint32_t *rank, uint32_t *code,
                            char why[UVCC_NCCL_WHY_BYTES]);
+
+/** Between the two no party of this process begins operations, and those that were told to begin
+ * have: for calls of CUDA that may wait for several devices, and keep others from launching, as
+ * those do that take or give back memory of a device or pinned memory. An operation that is on one
+ * of its devices then, and not on another one, would never end, nor would the call. The first waits
+ * until it may, for parties and for other threads between the two, and the same thread calls the
+ * second soon. Not from a hook of an object here; `memory` of uvcc_gpu_config is a place for it. */
+UVCC_API void uvcc_nccl_pause(void);
+UVCC_API void uvcc_nccl_resume(void);
 
 #ifdef __cplusplus
 }

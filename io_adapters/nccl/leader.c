@@ -6,13 +6,39 @@
  * the same order. So no two workers wait for each other's next operation, whatever streams and
  * communicators the operations share (an order within each group would not give that). And a
  * member is told to begin when its own tensor and all others' are ready: what is on a device ends
- * by itself, also after a failure, which is nothing more than that no GO follows. */
+ * by itself, also after a failure, which is nothing more than that no GO follows.
+ *
+ * Parties of one process get one order too. They share its context of each device, and a context
+ * has fewer queues than there are streams, so what is on one stream may stand behind what is on
+ * another one. An operation of party B that is behind one of party A on device 0, and before it on
+ * device 1, would hold up both for ever, since NCCL's kernels wait for those of the other devices.
+ * So there is a turn (turn.c): whose turn it is sends GOs, the members say BEGUN when what they
+ * were told is on their streams, and when all have, the turn goes to the next that waits for it.
+ * While nobody waits its holder goes on sending. Joining (START) takes a turn as well, and no GO
+ * comes before all have joined: what NCCL does with devices then is not between two launches of
+ * another party's operation.
+ *
+ * Why nothing waits for ever: count the operations of all these parties in the order of their GOs.
+ * Every device gets them in this order: of one party since its worker begins them as it hears of
+ * them, of two since the turn goes on only when all is on its streams. Take the first, k, that is
+ * not over. Its launches wait for nothing but what is on the same device already, and for each
+ * other: that is operations before k, which are over, and kernels that end by themselves, as all do
+ * but NCCL's. On the device it waits for what is before it in its queue, which is the same, and for
+ * its peers' k. So it ends, and so does the next. What a device that fails holds up ends by force:
+ * a party that says so of its devices gives up the turn at once, one that fails otherwise when what
+ * it told to begin has. And a turn has an end, for a holder waits for BEGUN no longer than the
+ * deadline.
+ *
+ * That holds while no call of CUDA that waits for a device keeps others from launching on another
+ * one. Those that take and give back memory may: they wait for all devices that reach each other. A
+ * host makes them between uvcc_nccl_pause() and uvcc_nccl_resume(), which take the turn too: then
+ * no operation is on one of its devices only. A device must have room for one operation of each
+ * party at a time, besides. And where the workers 0 of parties are in different processes, and
+ * other workers of theirs in one, nobody gives one order. */
 #include <stdio.h>
 #include <string.h>
 
 #include "io_adapters/nccl/state.h"
-
-#define VERSION 1u
 
 static const char too_different[] = "members of a group are at different operations";
 static const char other_size[] = "members of a group have tensors of different sizes";
@@ -22,10 +48,13 @@ static const char no_slices[] =
 static const char someone_left[] =
     "a worker of the party has left before an operation of its group";
 static const char no_memory[] = "no memory at worker 0";
+static const char unknown[] = "a message that this version does not know";
 
 int uvcci_nccl_leader_init(uvcc_nccl *n) {
     const uint32_t count = n->place.count;
     uvcci_nccl_leader *l = &n->leader;
+    l->last_due = &l->due;
+    n->wish.of = n;
     if (n->place.rank != 0)
         return 0;
     l->hello = uvcci_nccl_take(n, count * sizeof *l->hello);
@@ -49,6 +78,8 @@ void uvcci_nccl_leader_free(uvcc_nccl *n) {
     uvcci_nccl_leader *l = &n->leader;
     while (l->meetings != NULL)
         drop(n, &l->meetings);
+    while (l->due != NULL)
+        drop(n, &l->due);
     uvcci_nccl_give(n, l->hello, count * sizeof *l->hello);
     uvcci_nccl_give(n, l->greeted, count * sizeof *l->greeted);
     uvcci_nccl_give(n, l->left, count * sizeof *l->left);
@@ -67,6 +98,8 @@ static void fail_all(uvcc_nccl *n, uint32_t rank, uint32_t code, const char *why
         return;
     n->leader.failed = true;
     n->leader.broken = broken;
+    if (broken) /* what it has on devices ends by force */
+        uvcci_nccl_lead_no_more(n);
     (void)snprintf((char *)m.body, sizeof m.body, "%s", why);
     send_all(n, &m);
 }
@@ -74,7 +107,7 @@ static void fail_all(uvcc_nccl *n, uint32_t rank, uint32_t code, const char *why
 /* ---- the beginning ---- */
 
 static void greet(uvcc_nccl *n, uint32_t from, const uvcci_nccl_message *m) {
-    const uvcci_nccl_hello own = {.version = VERSION,
+    const uvcci_nccl_hello own = {.version = UVCCI_NCCL_VERSION,
                                   .replicas = n->place.replicas,
                                   .stages = n->place.stages,
                                   .tp_ranks = n->place.tp_ranks};
@@ -104,13 +137,18 @@ static void greet(uvcc_nccl *n, uint32_t from, const uvcci_nccl_message *m) {
             return;
         }
     l->greeted[from] = true;
-    if (++l->hello_count != n->place.count)
-        return;
-    uvcci_nccl_message start = {.kind = UVCCI_NCCL_START};
-    if (n->ops->make_id(n->device, start.body) != 0)
+    l->all_here = ++l->hello_count == n->place.count;
+}
+
+static void start(uvcc_nccl *n) {
+    uvcci_nccl_message m = {.kind = UVCCI_NCCL_START};
+    if (n->ops->make_id(n->device, m.body) != 0) {
         fail_all(n, 0, 0, n->ops->trouble(n->device), false);
-    else
-        send_all(n, &start);
+        return;
+    }
+    n->leader.started = true;
+    n->leader.to_begin = n->place.count;
+    send_all(n, &m);
 }
 
 /* ---- operations ---- */
@@ -205,13 +243,66 @@ static void ready(uvcc_nccl *n, uint32_t from, const uvcci_nccl_message *m) {
     if (why != NULL) {
         fail_all(n, from, 0, why, false);
     } else if (meets->here == meets->size) {
-        uvcci_nccl_message go = {.kind = UVCCI_NCCL_GO};
-        for (uint32_t i = 0; i < meets->size; i++) {
-            go.id = meets->member[i].id;
-            uvcci_nccl_tell(n, member(n, meets, i), &go);
-        }
-        drop(n, found);
+        *found = meets->next;
+        meets->next = NULL;
+        *n->leader.last_due = meets;
+        n->leader.last_due = &meets->next;
     }
+}
+
+static void go(uvcc_nccl *n) {
+    uvcci_nccl_leader *l = &n->leader;
+    while (l->due != NULL) {
+        const uvcci_nccl_meeting *meets = l->due;
+        uvcci_nccl_message m = {.kind = UVCCI_NCCL_GO};
+        l->to_begin += meets->size;
+        for (uint32_t i = 0; i < meets->size; i++) {
+            m.id = meets->member[i].id;
+            uvcci_nccl_tell(n, member(n, meets, i), &m);
+        }
+        drop(n, &l->due);
+    }
+    l->last_due = &l->due;
+}
+
+/* ---- the turn ---- */
+
+static void has_begun(uvcc_nccl *n, uint32_t from) {
+    uvcci_nccl_leader *l = &n->leader;
+    if (l->to_begin == 0) {
+        fail_all(n, from, 0, unknown, false);
+        return;
+    }
+    l->since_ns = uvcci_nccl_now();
+    l->to_begin--;
+    l->all_in = l->all_in || l->to_begin == 0; /* what began first was START */
+}
+
+void uvcci_nccl_lead_no_more(uvcc_nccl *n) {
+    if (n->leader.asked)
+        uvcci_nccl_turn_give(&n->wish);
+    n->leader.asked = n->leader.holds = false;
+}
+
+/* After a failure that is none of devices the turn is kept until what was told to begin has. */
+void uvcci_nccl_lead_on(uvcc_nccl *n) {
+    uvcci_nccl_leader *l = &n->leader;
+    const bool to_start = l->all_here && !l->started && !l->failed;
+    const bool to_go = l->all_in && l->due != NULL && !l->failed;
+    if (l->holds ? l->to_begin == 0 : !to_start && !to_go)
+        uvcci_nccl_lead_no_more(n);
+    if ((!to_start && !to_go) || (l->holds && uvcci_nccl_turn_wanted()))
+        return;
+    l->asked = true;
+    l->holds = uvcci_nccl_turn_take(&n->wish);
+    if (!l->holds)
+        return;
+    l->since_ns = uvcci_nccl_now();
+    if (to_start)
+        start(n);
+    else
+        go(n);
+    n->moved = true;
 }
 
 /* ---- the end ---- */
@@ -247,7 +338,10 @@ void uvcci_nccl_lead(uvcc_nccl *n, uint32_t from, const uvcci_nccl_message *m) {
     case UVCCI_NCCL_BYE:
         leaves(n, from);
         break;
+    case UVCCI_NCCL_BEGUN:
+        has_begun(n, from);
+        break;
     default: /* nothing of worker 0's comes back */
-        fail_all(n, from, 0, "a message that this version does not know", false);
+        fail_all(n, from, 0, unknown, false);
     }
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* state.h - what the parts of uvcc_nccl share: calls of the host (nccl.c), the object's thread
- * (thread.c) with its messages and operations (work.c), and what worker 0 does for all (leader.c).
+ * (thread.c) with its messages and operations (work.c), what worker 0 does for all (leader.c), and
+ * the turn that workers 0 of one process take (turn.c).
  *
- * What `lock` guards stands together; all else belongs to the thread alone. */
+ * What `lock` guards stands together; all else belongs to the thread alone, but for `wish`. */
 #ifndef UVCCI_NCCL_STATE_H
 #define UVCCI_NCCL_STATE_H
 
@@ -14,6 +15,8 @@
 
 /* ---- messages: between worker 0 and each of the others ---- */
 
+#define UVCCI_NCCL_VERSION 2u /* of them */
+
 typedef enum uvcci_nccl_kind {
     UVCCI_NCCL_HELLO = 1, /* to 0: numbers and the device's name */
     UVCCI_NCCL_START = 2, /* from 0: join by this id */
@@ -22,6 +25,7 @@ typedef enum uvcci_nccl_kind {
     UVCCI_NCCL_FAIL = 5,  /* to 0: this worker fails; from 0: all do, nothing more begins */
     UVCCI_NCCL_BYE = 6,   /* to 0: this worker closes and has no jobs */
     UVCCI_NCCL_END = 7,   /* from 0: all have; its last message */
+    UVCCI_NCCL_BEGUN = 8, /* to 0: what START or a GO said is done, or on the device's stream */
 } uvcci_nccl_kind;
 
 typedef struct uvcci_nccl_message {
@@ -64,7 +68,7 @@ typedef struct uvcci_nccl_queue {
     uvcci_nccl_work *first, **last;
 } uvcci_nccl_queue;
 
-/* ---- worker 0's: operations for which not all members are ready ---- */
+/* ---- worker 0's: operations that were not told to begin ---- */
 
 typedef struct uvcci_nccl_meeting {
     struct uvcci_nccl_meeting *next;
@@ -80,12 +84,27 @@ typedef struct uvcci_nccl_meeting {
 } uvcci_nccl_meeting;
 
 typedef struct uvcci_nccl_leader {
-    uvcci_nccl_meeting *meetings;
-    uvcci_nccl_hello *hello; /* [count] */
-    bool *greeted, *left;    /* [count]; left: it said BYE */
+    uvcci_nccl_meeting *meetings;        /* not all members are ready */
+    uvcci_nccl_meeting *due, **last_due; /* all are, in this order */
+    uvcci_nccl_hello *hello;             /* [count] */
+    bool *greeted, *left;                /* [count]; left: it said BYE */
     uint32_t hello_count, left_count;
     bool failed, broken; /* FAIL was sent; and one that says so of devices */
+    bool all_here;       /* START is due or was sent; */
+    bool started;        /* it was sent; */
+    bool all_in;         /* and all have joined */
+    bool asked, holds;   /* it stands in line for the turn or has it; it has it */
+    uint32_t to_begin;   /* BEGUNs that are to come */
+    uint64_t since_ns;   /* when the last START, GO or BEGUN was */
 } uvcci_nccl_leader;
+
+/* ---- the turn ---- */
+
+/* Guarded by the lock of turn.c. */
+typedef struct uvcci_nccl_wish {
+    struct uvcci_nccl_wish *behind; /* the next in line */
+    struct uvcc_nccl *of;           /* a worker 0; NULL: of the host */
+} uvcci_nccl_wish;
 
 /* ---- the object ---- */
 
@@ -106,8 +125,11 @@ struct uvcc_nccl {
     uint64_t next_id;
     bool closing, freeing;
     bool asked_to_fail, failed, joined, over;
+    bool called; /* it was given the turn */
     uint32_t fail_code, fail_rank;
     char why[UVCC_NCCL_WHY_BYTES];
+
+    uvcci_nccl_wish wish; /* for the turn */
 
     /* the thread's */
     uvcci_nccl_leader leader;
@@ -171,5 +193,17 @@ bool uvcci_nccl_idle(const uvcc_nccl *n);
 int uvcci_nccl_leader_init(uvcc_nccl *n);
 void uvcci_nccl_leader_free(uvcc_nccl *n);
 void uvcci_nccl_lead(uvcc_nccl *n, uint32_t from, const uvcci_nccl_message *m);
+/* Tells what is due to begin, when it is this party's turn; passes the turn on. */
+void uvcci_nccl_lead_on(uvcc_nccl *n);
+/* Of a worker 0 that fails or ends: it gives the turn up, and leaves the line. */
+void uvcci_nccl_lead_no_more(uvcc_nccl *n);
+
+/* turn.c: of all workers 0 of the process, and of the host */
+/* True: this one has the turn; else it stands in line, and is called when the turn comes. */
+bool uvcci_nccl_turn_take(uvcci_nccl_wish *w);
+/* Whether somebody stands in line. */
+bool uvcci_nccl_turn_wanted(void);
+/* Who has the turn gives it to the first in line; who stands in line leaves it. */
+void uvcci_nccl_turn_give(uvcci_nccl_wish *w);
 
 #endif

@@ -139,7 +139,7 @@ static void open_letters(uvcc_nccl *n, uvcci_nccl_letter *l) {
 
 static void greet(uvcc_nccl *n) {
     uvcci_nccl_message m = {.kind = UVCCI_NCCL_HELLO};
-    uvcci_nccl_hello h = {.version = 1,
+    uvcci_nccl_hello h = {.version = UVCCI_NCCL_VERSION,
                           .replicas = n->place.replicas,
                           .stages = n->place.stages,
                           .tp_ranks = n->place.tp_ranks};
@@ -161,6 +161,7 @@ static void come_to_an_end(uvcc_nccl *n) {
     }
     if (n->ended && !n->closed) {
         n->closed = true;
+        uvcci_nccl_lead_no_more(n);
         n->ops->close(n->device, !n->giving_up);
         (void)pthread_mutex_lock(&n->lock);
         n->over = true;
@@ -182,6 +183,7 @@ static bool turn(uvcc_nccl *n) {
     const bool closing = n->closing, freeing = n->freeing, fail = n->asked_to_fail && !n->told;
     const uint32_t code = n->fail_code;
     memcpy(why, n->why, sizeof why);
+    n->called = false;
     (void)pthread_mutex_unlock(&n->lock);
     open_letters(n, letters);
     if (fail && !n->giving_up)
@@ -191,6 +193,7 @@ static bool turn(uvcc_nccl *n) {
         came = w->next;
         uvcci_nccl_accept(n, w);
     }
+    uvcci_nccl_lead_on(n);
     if (!n->closed)
         uvcci_nccl_progress(n);
     if (n->strange != NULL && !n->told_broken)
@@ -221,7 +224,7 @@ static void rest(uvcc_nccl *n, uint32_t *still) {
     const struct timespec t = {.tv_sec = (time_t)(until / NS_PER_S),
                                .tv_nsec = (long)(until % NS_PER_S)};
     (void)pthread_mutex_lock(&n->lock);
-    const bool news = n->letters != NULL || n->inbox.first != NULL ||
+    const bool news = n->letters != NULL || n->inbox.first != NULL || n->called ||
                       (n->asked_to_fail && !n->told && !n->giving_up) ||
                       (n->closing && !n->said_bye && uvcci_nccl_idle(n) && n->in) ||
                       (n->freeing && n->closed);
@@ -236,6 +239,7 @@ void *uvcci_nccl_run(void *nccl) {
     greet(n);
     while (turn(n))
         rest(n, &still);
+    uvcci_nccl_lead_no_more(n);
     if (!n->closed)
         n->ops->close(n->device, false);
     return NULL;

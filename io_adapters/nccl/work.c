@@ -59,6 +59,11 @@ void uvcci_nccl_go(uvcc_nccl *n, uint64_t id) {
 
 /* ---- on the device ---- */
 
+static void report_begun(uvcc_nccl *n) {
+    const uvcci_nccl_message m = {.kind = UVCCI_NCCL_BEGUN};
+    uvcci_nccl_report(n, &m);
+}
+
 static void join(uvcc_nccl *n) {
     if (n->giving_up) { /* others may not come any more; what was to begin never will */
         uvcci_nccl_give_up(n, 0, "a worker of the party is gone", true);
@@ -75,6 +80,7 @@ static void join(uvcc_nccl *n) {
     (void)pthread_mutex_unlock(&n->lock);
     if (n->cfg.wake != NULL)
         n->cfg.wake(n->cfg.wake_user);
+    report_begun(n);
 }
 
 static uvcci_nccl_op describe(const uvcc_nccl *n, const uvcc_task *t) {
@@ -109,6 +115,7 @@ static void begin(uvcc_nccl *n) {
         n->beginning = false;
         n->moved = true;
         uvcci_nccl_push(&n->running, uvcci_nccl_pop(&n->going, &n->going.first));
+        report_begun(n);
     }
 }
 
@@ -176,6 +183,8 @@ void uvcci_nccl_watch(uvcc_nccl *n) {
         uvcci_nccl_give_up(n, 0, "the workers of the party did not join each other in time", true);
     } else if (w != NULL && now - w->since_ns > limit) {
         uvcci_nccl_give_up(n, 0, "an operation missed its deadline", true);
+    } else if (n->leader.to_begin != 0 && now - n->leader.since_ns > limit) {
+        uvcci_nccl_give_up(n, 0, "a worker did not begin an operation in time", true);
     } else if (n->waiting.first != NULL && n->cfg.wait_ns != 0 && !n->told &&
                now - n->waiting.first->since_ns > n->cfg.wait_ns) {
         uvcci_nccl_give_up(n, 0, "a job waited for other workers for too long", false);

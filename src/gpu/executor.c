@@ -423,6 +423,8 @@ int uvcc_gpu_new(uvcc_gpu **out, const uvcc_gpu_config *from) {
     open_locks(x);
     uvcci_gpu_pool_init(&x->home.device, &x->home.records, false, cfg.device_bytes);
     uvcci_gpu_pool_init(&x->home.pinned, &x->home.records, true, cfg.pinned_bytes);
+    x->home.device.hook = x->home.pinned.hook = cfg.memory;
+    x->home.device.hook_user = x->home.pinned.hook_user = cfg.memory_user;
     x->todo = own_take(x, cfg.queue_jobs * sizeof *x->todo);
     x->done = own_take(x, cfg.queue_jobs * sizeof *x->done);
     x->cookies = own_take(x, cfg.queue_jobs * sizeof *x->cookies);

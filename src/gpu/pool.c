@@ -130,7 +130,13 @@ static bool grow_by(uvcci_gpu_pool *p, size_t bytes, unsigned class, size_t left
     (void)pthread_mutex_lock(&p->lock);
     const bool may = (p->limit == 0 || bytes <= p->limit - p->held) && room_for_chunk(p);
     (void)pthread_mutex_unlock(&p->lock);
-    uint8_t *at = may ? from_cuda(p, bytes, left) : NULL; /* it may take long: no lock */
+    if (!may)
+        return false;
+    if (p->hook != NULL)
+        p->hook(p->hook_user, false);
+    uint8_t *at = from_cuda(p, bytes, left); /* it may take long: no lock */
+    if (p->hook != NULL)
+        p->hook(p->hook_user, true);
     if (at == NULL)
         return false;
     (void)pthread_mutex_lock(&p->lock);

@@ -22,6 +22,8 @@ typedef struct uvcci_gpu_pool {
     pthread_mutex_t lock;
     uvcc_allocator records;
     bool pinned;
+    void (*hook)(void *user, bool done); /* around what may wait in CUDA; NULL: none */
+    void *hook_user;
     uint64_t limit, held;
     uvcci_gpu_pool_chunk *chunks; /* by address */
     uint32_t chunk_count, chunk_room, filling;

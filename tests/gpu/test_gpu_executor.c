@@ -631,6 +631,44 @@ static void memory_that_waits_to_be_wiped(void **state) {
     assert_int_equal(fake_pinned_bytes(), 0);
 }
 
+static struct {
+    bool asks;
+    unsigned times;
+    size_t before, grown;
+} asked;
+
+static void on_memory(void *user, bool done) {
+    const size_t bytes = fake_device_bytes() + fake_pinned_bytes();
+    assert_ptr_equal(user, &asked);
+    assert_true(asked.asks == done);
+    asked.asks = !done;
+    asked.times += done;
+    asked.grown += done ? bytes - asked.before : 0;
+    asked.before = bytes;
+}
+
+/* A host hears before CUDA is asked for memory, and after. */
+static void memory_is_said(void **state) {
+    enum { BYTES = 2 << 20 };
+    uvcc_gpu_config cfg = card_config();
+    cfg.memory = on_memory;
+    cfg.memory_user = &asked;
+    (void)state;
+    uvcc_gpu *x = card_open(&cfg);
+    const uvcc_allocator al = uvcc_gpu_allocator(x);
+    const size_t before = fake_device_bytes() + fake_pinned_bytes();
+    for (unsigned i = 0; i < 2; i++) {
+        const uvcc_mem_class cls = i == 0 ? UVCC_MEM_TENSOR : UVCC_MEM_WIRE;
+        void *p = al.alloc(al.user, BYTES, cls);
+        assert_non_null(p);
+        al.free(al.user, p, BYTES, cls);
+    }
+    assert_int_equal(asked.times, 2);
+    assert_true(asked.grown >= 2 * (size_t)BYTES && !asked.asks);
+    assert_int_equal(fake_device_bytes() + fake_pinned_bytes(), before + asked.grown);
+    uvcc_gpu_free(x);
+}
+
 /* Of memory that waits to be wiped who needs some takes the last of its size, but never the first
  * in line, which the sweeper may be at; what was taken is not wiped a second time. */
 static void memory_is_claimed(void **state) {
@@ -788,6 +826,7 @@ int main(void) {
         cmocka_unit_test(tensors_are_zero_when_they_come_back),
         cmocka_unit_test(messages_are_zero_when_they_come_back),
         cmocka_unit_test(memory_that_waits_to_be_wiped),
+        cmocka_unit_test(memory_is_said),
         cmocka_unit_test(memory_is_claimed),
         cmocka_unit_test(messages_of_a_lost_device),
         cmocka_unit_test(secrets_of_a_lost_device),

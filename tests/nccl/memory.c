@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A back end of uvcc_nccl in memory of this process: workers meet in a table, as NCCL's do, by the
  * order of their operations alone. Where members of a group come to different operations NCCL would
- * hang or mix buffers: here the test ends. A worker whose operation has begun does nothing else
- * before it is over, as on one stream: orders that could lock workers up show as such. */
+ * hang or mix buffers: here the test ends. A device has one queue for the workers of all parties,
+ * and what is in it is over when all of its members are at the heads of theirs: so orders in which
+ * workers, or parties, would wait for each other for ever show, and end the test too. */
 #include "lab.h"
 
 #include <pthread.h>
@@ -10,33 +11,48 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORKERS = 16, QUEUE = 256 };
+enum { WORKERS = 16, DEVICES = 8 };
+
+typedef struct worker worker;
 
 typedef struct running {
+    struct running *next; /* in its device's queue */
+    worker *of;
     uvcci_nccl_op op;
     bool over;
 } running;
 
-typedef struct worker {
+typedef struct party {
+    struct party *next;
+    unsigned number;
+    worker *table[WORKERS];
+} party;
+
+struct worker {
     uvcci_nccl_place place;
     uint32_t device;
-    running queue[QUEUE]; /* a stream */
-    unsigned first, count, begun;
-    bool here, joined, aborted, fails, hangs;
-    unsigned party;
-} worker;
+    party *party;     /* NULL: it has not begun to join */
+    running *pending; /* it is being begun */
+    unsigned looks;   /* until it has */
+    bool joined, aborted, fails, hangs;
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static worker *table[WORKERS];
-static unsigned generation;
+static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
+static party *parties;
+static running *queue[DEVICES];
+static uint64_t looks = 1;
+static unsigned waits_for = DEVICES; /* a call that holds launches up; DEVICES: there is none */
 static struct {
     uint32_t rank;
-    bool armed, hang;
+    lab_fault fault;
+    bool armed;
+    worker *held;
 } trap;
 
 uint32_t lab_devices(const char **why) {
     *why = NULL;
-    return 8;
+    return DEVICES;
 }
 
 void *lab_take(uint32_t device, size_t bytes, bool pinned) {
@@ -62,13 +78,28 @@ bool lab_can_break(void) {
     return true;
 }
 
-bool lab_break(uint32_t rank, bool hang) {
+bool lab_break(uint32_t rank, lab_fault fault) {
     (void)pthread_mutex_lock(&lock);
     trap.rank = rank;
+    trap.fault = fault;
     trap.armed = true;
-    trap.hang = hang;
     (void)pthread_mutex_unlock(&lock);
     return true;
+}
+
+unsigned lab_await_held(void) {
+    (void)pthread_mutex_lock(&lock);
+    while (trap.held == NULL)
+        (void)pthread_cond_wait(&news, &lock);
+    const unsigned number = trap.held->party->number;
+    (void)pthread_mutex_unlock(&lock);
+    return number;
+}
+
+void lab_let_begin(void) {
+    (void)pthread_mutex_lock(&lock);
+    trap.held = NULL;
+    (void)pthread_mutex_unlock(&lock);
 }
 
 static void fault(const char *what) {
@@ -76,9 +107,18 @@ static void fault(const char *what) {
     abort();
 }
 
+void lab_memory_call(uint32_t device) {
+    (void)pthread_mutex_lock(&lock);
+    waits_for = device;
+    while (queue[device] != NULL)
+        (void)pthread_cond_wait(&news, &lock);
+    waits_for = DEVICES;
+    (void)pthread_mutex_unlock(&lock);
+}
+
 static int mem_open(void **state, const uvcci_nccl_place *place, uint32_t device,
                     char why[UVCCI_NCCL_TEXT_BYTES]) {
-    if (device >= 8) {
+    if (device >= DEVICES) {
         (void)snprintf(why, UVCCI_NCCL_TEXT_BYTES, "there is no CUDA device %u", device);
         return UVCC_ERR_CONFIG;
     }
@@ -96,26 +136,33 @@ static void mem_name(const void *state, uint8_t name[UVCCI_NCCL_NAME_BYTES]) {
 }
 
 static int mem_make_id(void *state, uint8_t id[UVCCI_NCCL_ID_BYTES]) {
+    party *p = calloc(1, sizeof *p);
     (void)state;
     (void)pthread_mutex_lock(&lock);
-    memset(table, 0, sizeof table);
-    generation++;
+    p->number = parties != NULL ? parties->number + 1 : 1;
+    p->next = parties;
+    parties = p;
     memset(id, 0, UVCCI_NCCL_ID_BYTES);
-    memcpy(id, &generation, sizeof generation);
+    memcpy(id, &p->number, sizeof p->number);
     (void)pthread_mutex_unlock(&lock);
     return 0;
 }
 
 static int mem_join(void *state, const uint8_t id[UVCCI_NCCL_ID_BYTES]) {
     worker *w = state;
+    unsigned number;
+    memcpy(&number, id, sizeof number);
     (void)pthread_mutex_lock(&lock);
-    if (memcmp(id, &generation, sizeof generation) != 0)
+    party *p = parties;
+    while (p != NULL && p->number != number)
+        p = p->next;
+    if (p == NULL)
         fault("an id that was not made");
-    table[w->place.rank] = w;
-    w->here = true;
+    w->party = p;
+    p->table[w->place.rank] = w;
     bool all = true;
     for (uint32_t i = 0; i < w->place.count; i++)
-        all &= table[i] != NULL;
+        all &= p->table[i] != NULL;
     w->joined = all;
     (void)pthread_mutex_unlock(&lock);
     return all;
@@ -126,17 +173,25 @@ static bool mem_reaches(const void *state, const void *at) {
     return at != NULL;
 }
 
+/* It comes into the device's queue some looks later. */
 static int mem_begin(void *state, const uvcci_nccl_op *op) {
     worker *w = state;
+    running *r = calloc(1, sizeof *r);
     (void)pthread_mutex_lock(&lock);
     if (!w->joined)
         fault("an operation before joining");
-    if (w->count == QUEUE)
-        fault("too many operations");
-    w->queue[(w->first + w->count++) % QUEUE] = (running){.op = *op};
+    if (w->pending != NULL)
+        fault("two operations begin at once");
+    *r = (running){.of = w, .op = *op};
+    w->pending = r;
+    looks = looks * 6364136223846793005u + 1442695040888963407u;
+    w->looks = (unsigned)(looks >> 60);
     if (trap.armed && trap.rank == w->place.rank) {
-        w->fails = !trap.hang;
-        w->hangs = trap.hang;
+        w->fails = trap.fault == LAB_FAILS;
+        w->hangs = trap.fault == LAB_HANGS;
+        if (trap.fault == LAB_HELD)
+            trap.held = w;
+        (void)pthread_cond_broadcast(&news);
         trap.armed = false;
     }
     (void)pthread_mutex_unlock(&lock);
@@ -146,23 +201,34 @@ static int mem_begin(void *state, const uvcci_nccl_op *op) {
 static int mem_begun(void *state, void **mark) {
     worker *w = state;
     (void)pthread_mutex_lock(&lock);
-    *mark = &w->queue[(w->first + w->count - 1) % QUEUE];
+    const bool begun = trap.held != w && w->looks == 0 && waits_for == DEVICES;
+    if (begun) {
+        running **at = &queue[w->device];
+        while (*at != NULL)
+            at = &(*at)->next;
+        *at = w->pending;
+        *mark = w->pending;
+        w->pending = NULL;
+    } else if (w->looks != 0) {
+        w->looks--;
+    }
     (void)pthread_mutex_unlock(&lock);
-    return 1;
+    return begun;
 }
 
-/* ---- what is at the heads of all members' streams ---- */
+/* ---- what is at the heads of all members' queues ---- */
 
-static running *head(uint32_t rank) {
-    worker *w = table[rank];
-    return w == NULL || w->count == 0 || w->hangs || w->fails ? NULL : &w->queue[w->first];
+static void pop(running *r) {
+    queue[r->of->device] = r->next;
+    (void)pthread_cond_broadcast(&news);
+    r->over = true;
 }
 
-static void pop(uint32_t rank) {
-    worker *w = table[rank];
-    w->queue[w->first].over = true;
-    w->first = (w->first + 1) % QUEUE;
-    w->count--;
+static bool has_any(const worker *w) {
+    const running *r = queue[w->device];
+    while (r != NULL && r->of != w)
+        r = r->next;
+    return r != NULL;
 }
 
 static uint32_t members(const worker *w, const uvcci_nccl_op *op, uint32_t rank[WORKERS]) {
@@ -204,25 +270,58 @@ static void carry(running *const at[WORKERS], uint32_t n, unsigned which) {
     }
 }
 
-/* All members must be at one operation when their streams come to it. */
-static void meet(const worker *w) {
+static bool is_pair(const running *r) {
+    return r->op.op == UVCC_COLLECTIVE_SEND || r->op.op == UVCC_COLLECTIVE_RECV;
+}
+
+/* Whether all members of what is at a device's head are at it, in `at`; else the devices where one
+ * is behind something else, as bits. */
+static bool all_at_head(const running *mine, running *at[WORKERS], uint32_t *n, unsigned *behind) {
     uint32_t rank[WORKERS];
-    running *at[WORKERS], *mine = head(w->place.rank);
-    if (mine == NULL)
-        return;
-    const uint32_t n = members(w, &mine->op, rank);
-    const bool pair = mine->op.op == UVCC_COLLECTIVE_SEND || mine->op.op == UVCC_COLLECTIVE_RECV;
-    for (uint32_t i = 0; i < n; i++) {
-        at[i] = head(rank[i]);
-        if (at[i] == NULL)
-            return;
-        const bool theirs =
-            at[i]->op.op == UVCC_COLLECTIVE_SEND || at[i]->op.op == UVCC_COLLECTIVE_RECV;
-        if (theirs != pair || (!pair && at[i]->op.group != mine->op.group))
-            return; /* it is at another group's, which must end without this one */
-        if (pair && at[i]->op.peer != rank[1 - i])
-            return;
+    bool all = true;
+    *behind = 0;
+    *n = members(mine->of, &mine->op, rank);
+    for (uint32_t i = 0; i < *n; i++) {
+        const worker *w = mine->of->party->table[rank[i]];
+        at[i] = w == NULL || w->fails || w->hangs ? NULL : queue[w->device];
+        if (at[i] != NULL && at[i]->of == w && is_pair(at[i]) == is_pair(mine) &&
+            (is_pair(mine) ? at[i]->op.peer == rank[1 - i] : at[i]->op.group == mine->op.group))
+            continue;
+        all = false;
+        if (at[i] != NULL && has_any(w))
+            *behind |= 1u << w->device;
+        else if (w != NULL && !w->fails && !w->hangs && mine->of->device == waits_for)
+            fault("a call waits for an operation, and keeps another member from it");
     }
+    return all;
+}
+
+/* A device waits for those where a member of its head is behind something else. */
+static void look_for_circle(uint32_t device, unsigned before) {
+    running *at[WORKERS];
+    uint32_t n;
+    unsigned behind;
+    if ((before >> device & 1) != 0)
+        fault("devices wait for each other for ever");
+    if (queue[device] == NULL || all_at_head(queue[device], at, &n, &behind))
+        return;
+    for (uint32_t i = 0; i < DEVICES; i++)
+        if ((behind >> i & 1) != 0)
+            look_for_circle(i, before | 1u << device);
+}
+
+/* All members must be at one operation when their queues come to it. */
+static void meet(const running *mine) {
+    running *at[WORKERS];
+    uint32_t n;
+    unsigned behind;
+    if (queue[mine->of->device] != mine)
+        return;
+    if (!all_at_head(mine, at, &n, &behind)) {
+        look_for_circle(mine->of->device, 0);
+        return;
+    }
+    const bool pair = is_pair(mine);
     for (uint32_t i = 0; i < n; i++) {
         if (at[i]->op.elems != mine->op.elems || (!pair && at[i]->op.op != mine->op.op) ||
             (pair && at[i]->op.op != (i == 0 ? UVCC_COLLECTIVE_SEND : UVCC_COLLECTIVE_RECV)))
@@ -238,17 +337,19 @@ static void meet(const worker *w) {
             carry(at, n, 1);
     }
     for (uint32_t i = 0; i < n; i++)
-        pop(rank[i]);
+        pop(at[i]);
 }
 
 static int mem_over(void *state, void *mark) {
-    worker *w = state;
-    const running *r = mark;
+    const worker *w = state;
+    running *r = mark;
     (void)pthread_mutex_lock(&lock);
     if (!r->over && !w->fails)
-        meet(w);
+        meet(r);
     const int rc = w->fails ? -1 : r->over;
     (void)pthread_mutex_unlock(&lock);
+    if (rc == 1)
+        free(r);
     return rc;
 }
 
@@ -259,8 +360,16 @@ static int mem_check(void *state) {
 
 static void leave(worker *w) {
     (void)pthread_mutex_lock(&lock);
-    if (table[w->place.rank] == w)
-        table[w->place.rank] = NULL;
+    if (w->party != NULL)
+        w->party->table[w->place.rank] = NULL;
+    for (running **at = &queue[w->device]; *at != NULL;)
+        if ((*at)->of == w)
+            *at = (*at)->next;
+        else
+            at = &(*at)->next;
+    (void)pthread_cond_broadcast(&news);
+    if (trap.held == w)
+        trap.held = NULL;
     w->aborted = true;
     (void)pthread_mutex_unlock(&lock);
 }
@@ -276,14 +385,17 @@ static int mem_stopped(void *state) {
 
 static void mem_drop_mark(void *state, void *mark) {
     (void)state;
-    (void)mark;
+    free(mark);
 }
 
 static void mem_close(void *state, bool together) {
     worker *w = state;
-    if (together && w->count != 0)
+    (void)pthread_mutex_lock(&lock);
+    if (together && has_any(w))
         fault("an end with operations under way");
+    (void)pthread_mutex_unlock(&lock);
     leave(w);
+    free(w->pending);
     free(w);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* uvcc_nccl, all workers of a party in one process, which carries their control messages: what
  * every operation gives is held to uvcc_collective with the same inputs; how disagreements,
- * failures and devices that stop end, at all workers.
+ * failures and devices that stop end, at all workers; and several parties on the same devices.
  *
  *     test_nccl SCENARIO [SEEDS]
  *
@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -36,7 +37,7 @@
 
 #include "../plane_hooks.h"
 
-enum { SKIPPED = 77, PLANS = 32 };
+enum { SKIPPED = 77, PLANS = 32, PARTIES = 3 };
 #define SECOND ((uint64_t)1000000000)
 
 static uint32_t seeds = 8, devices;
@@ -50,10 +51,16 @@ typedef struct letter {
     uint8_t bytes[UVCC_NCCL_MESSAGE_BYTES];
 } letter;
 
+typedef struct end {
+    struct party *of;
+    uint32_t rank;
+} end;
+
 typedef struct party {
     uint16_t replicas, stages, tp_ranks;
     uint32_t count;
     uvcc_nccl *of[WORKERS_MAX];
+    end ends[WORKERS_MAX];
     uint64_t deadline_ns, wait_ns;
     bool same_device; /* workers 0 and 1 */
     bool other_shape; /* the last worker thinks of another one */
@@ -62,11 +69,6 @@ typedef struct party {
     bool open;
     uint32_t deaf; /* a worker to which nothing is carried any more; else WORKERS_MAX */
 } party;
-
-typedef struct end {
-    party *of;
-    uint32_t rank;
-} end;
 
 static int carry(void *user, uint32_t to, const void *bytes, size_t len) {
     const end *from = user;
@@ -88,10 +90,10 @@ static int carry(void *user, uint32_t to, const void *bytes, size_t len) {
     return open && !drop ? uvcc_nccl_heard(p->of[to], from->rank, bytes, len) : 0;
 }
 
-static end ends[WORKERS_MAX];
+static unsigned parties_open;
 
 static uvcc_nccl_config config(party *p, uint32_t rank) {
-    ends[rank] = (end){p, rank};
+    p->ends[rank] = (end){p, rank};
     return (uvcc_nccl_config){.size = sizeof(uvcc_nccl_config),
                               .alloc = {count_alloc, count_free, NULL},
                               .log = {write_log, NULL},
@@ -103,7 +105,7 @@ static uvcc_nccl_config config(party *p, uint32_t rank) {
                               .deadline_ns = p->deadline_ns,
                               .wait_ns = p->wait_ns,
                               .send = carry,
-                              .send_user = &ends[rank],
+                              .send_user = &p->ends[rank],
                               .wake = wake,
                               .wake_user = &woken};
 }
@@ -112,6 +114,7 @@ static void party_open(party *p) {
     p->count = (uint32_t)p->replicas * p->stages * p->tp_ranks;
     p->last = &p->kept;
     p->deaf = WORKERS_MAX;
+    parties_open++;
     (void)pthread_mutex_init(&p->lock, NULL);
     for (uint32_t r = 0; r < p->count; r++) {
         uvcc_nccl_config cfg = config(p, r);
@@ -137,7 +140,7 @@ static void party_free(party *p) {
     for (uint32_t r = 0; r < p->count; r++)
         uvcc_nccl_free(p->of[r]);
     (void)pthread_mutex_destroy(&p->lock);
-    CHECK(live == 0);
+    CHECK(--parties_open != 0 || live == 0);
 }
 
 static int next_status(uvcc_nccl *n, uint64_t *id) {
@@ -336,36 +339,7 @@ static void schedule_free(const party *p, schedule *s) {
             operation_free(&s->ops[r][i], true);
 }
 
-/* Workers submit in orders of their own, by turns that are drawn, and hear completions between. */
-static void run_plans(party *p, uint64_t seed) {
-    schedule *s = malloc(sizeof *s);
-    CHECK(s != NULL);
-    schedule_init(p, s, seed);
-    unsigned given[WORKERS_MAX] = {0}, had[WORKERS_MAX] = {0}, left = 0;
-    uint64_t state = seed * 91;
-    for (uint32_t r = 0; r < p->count; r++)
-        left += s->mine[r];
-    for (unsigned submitted = 0; submitted < left;) {
-        const uint32_t r = (uint32_t)(draw(&state) % p->count);
-        uvcc_completion d;
-        if (given[r] < s->mine[r]) {
-            CHECK(uvcc_nccl_submit(p->of[r], &s->ops[r][s->order[r][given[r]]].job) == 0);
-            given[r]++;
-            submitted++;
-        }
-        if (draw(&state) % 3 == 0 && uvcc_nccl_poll(p->of[r], &d) == 1) {
-            CHECK(d.status == 0);
-            had[r]++;
-        }
-    }
-    for (uint32_t r = 0; r < p->count; r++) {
-        for (; had[r] < s->mine[r]; had[r]++) {
-            uint64_t id;
-            CHECK(next_status(p->of[r], &id) == 0);
-            CHECK(id >= 500 && id < 500 + s->count);
-        }
-        CHECK(uvcc_nccl_pending(p->of[r]) == 0);
-    }
+static void schedule_compare(const party *p, schedule *s, uint64_t seed) {
     for (unsigned i = 0; i < s->count; i++) {
         operation *at[WORKERS_MAX];
         unsigned mask = 0;
@@ -376,8 +350,56 @@ static void run_plans(party *p, uint64_t seed) {
         }
         compare(p, &s->plans[i], at, seed, mask);
     }
-    schedule_free(p, s);
-    free(s);
+}
+
+/* Workers of so many parties of one shape submit in orders of their own, by turns that are drawn,
+ * and hear completions between. Returns how many there were. */
+static unsigned run_all(party *p, unsigned parties, uint64_t seed) {
+    schedule *s[PARTIES];
+    unsigned given[PARTIES][WORKERS_MAX] = {0}, had[PARTIES][WORKERS_MAX] = {0}, left = 0;
+    uint64_t state = seed * 91;
+    for (unsigned i = 0; i < parties; i++) {
+        s[i] = malloc(sizeof *s[i]);
+        CHECK(s[i] != NULL);
+        schedule_init(&p[i], s[i], seed + 1000 * i);
+        for (uint32_t r = 0; r < p[i].count; r++)
+            left += s[i]->mine[r];
+    }
+    for (unsigned submitted = 0; submitted < left;) {
+        const unsigned i = (unsigned)(draw(&state) % parties);
+        const uint32_t r = (uint32_t)(draw(&state) % p[i].count);
+        uvcc_completion d;
+        if (given[i][r] < s[i]->mine[r]) {
+            CHECK(uvcc_nccl_submit(p[i].of[r], &s[i]->ops[r][s[i]->order[r][given[i][r]]].job) ==
+                  0);
+            given[i][r]++;
+            submitted++;
+        }
+        if (draw(&state) % 3 == 0 && uvcc_nccl_poll(p[i].of[r], &d) == 1) {
+            CHECK(d.status == 0);
+            had[i][r]++;
+        }
+    }
+    for (unsigned i = 0; i < parties; i++) {
+        for (uint32_t r = 0; r < p[i].count; r++) {
+            for (; had[i][r] < s[i]->mine[r]; had[i][r]++) {
+                uint64_t id;
+                CHECK(next_status(p[i].of[r], &id) == 0);
+                CHECK(id >= 500 && id < 500 + s[i]->count);
+            }
+            CHECK(uvcc_nccl_pending(p[i].of[r]) == 0);
+        }
+    }
+    for (unsigned i = 0; i < parties; i++) {
+        schedule_compare(&p[i], s[i], seed + 1000 * i);
+        schedule_free(&p[i], s[i]);
+        free(s[i]);
+    }
+    return left;
+}
+
+static void run_plans(party *p, uint64_t seed) {
+    (void)run_all(p, 1, seed);
 }
 
 /* Operations of a worker with itself, which take some time. */
@@ -577,7 +599,7 @@ static void test_mismatch(void) {
     party_free(&same);
     shape.other_shape = true;
     party_open(&shape);
-    expect_failed(&shape, 0, "worker 1 is one of 3 x 1 x 1 (version 1), worker 0 of 2 x 1 x 1");
+    expect_failed(&shape, 0, "worker 1 is one of 3 x 1 x 1 (version 2), worker 0 of 2 x 1 x 1");
     party_free(&shape);
 }
 
@@ -658,6 +680,12 @@ static void test_failure(void) {
     }
 }
 
+static void set_deaf(party *p, uint32_t rank) {
+    (void)pthread_mutex_lock(&p->lock);
+    p->deaf = rank;
+    (void)pthread_mutex_unlock(&p->lock);
+}
+
 /* A worker hears nothing any more, so an operation begins without it, on the other device: nobody
  * hangs. */
 static void deaf(party p) {
@@ -666,9 +694,7 @@ static void deaf(party p) {
     p.wait_ns = 3 * SECOND;
     party_open(&p);
     run_plans(&p, 1);
-    (void)pthread_mutex_lock(&p.lock);
-    p.deaf = 1;
-    (void)pthread_mutex_unlock(&p.lock);
+    set_deaf(&p, 1);
     for (uint32_t r = 0; r < 2; r++) {
         operation_init(&p, &o[r], &stage_sum, r, 1, true);
         CHECK(uvcc_nccl_submit(p.of[r], &o[r].job) == 0);
@@ -687,7 +713,7 @@ static void broken(party p, uint32_t rank, bool hang) {
     p.deadline_ns = hang ? SECOND : 0;
     party_open(&p);
     run_plans(&p, 1);
-    CHECK(lab_break(rank, hang));
+    CHECK(lab_break(rank, hang ? LAB_HANGS : LAB_FAILS));
     for (uint32_t r = 0; r < 2; r++) {
         operation_init(&p, &o[r], &stage_sum, r, 1, true);
         CHECK(uvcc_nccl_submit(p.of[r], &o[r].job) == 0);
@@ -722,6 +748,250 @@ static void test_broken(void) {
     uvcc_nccl_free(n);
     (void)pthread_mutex_destroy(&p.lock);
     CHECK(live == 0);
+}
+
+/* ---- several parties on the same devices ---- */
+
+/* A host that takes memory of devices again and again, while parties work on them. */
+typedef struct taker {
+    uint32_t devices;
+    atomic_bool over;
+} taker;
+
+static void *take_memory(void *arg) {
+    taker *t = arg;
+    for (uint32_t i = 0; !atomic_load(&t->over); i++) {
+        uvcc_nccl_pause();
+        lab_memory_call(i % t->devices);
+        uvcc_nccl_resume();
+        (void)sched_yield();
+    }
+    return NULL;
+}
+
+/* In drawn orders, and each party's end while the others go on. */
+static void test_parties(void) {
+    for (unsigned i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        party p[PARTIES];
+        unsigned operations = 0;
+        for (unsigned k = 0; k < PARTIES; k++)
+            p[k] = (party){.replicas = shapes[i].replicas,
+                           .stages = shapes[i].stages,
+                           .tp_ranks = shapes[i].tp_ranks};
+        if ((uint32_t)p[0].replicas * p[0].stages * p[0].tp_ranks > devices)
+            continue;
+        for (unsigned k = 0; k < PARTIES; k++)
+            party_open(&p[k]);
+        taker t = {.devices = p[0].count};
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, take_memory, &t) == 0);
+        for (uint64_t seed = 1; seed <= (seeds + 1) / 2; seed++)
+            operations += run_all(p, PARTIES, seed);
+        atomic_store(&t.over, true);
+        (void)pthread_join(thread, NULL);
+        for (unsigned k = 0; k < PARTIES; k++) {
+            party_free(&p[k]);
+            if (k + 1 < PARTIES)
+                operations += run_all(&p[k + 1], PARTIES - k - 1, seeds + 1);
+        }
+        (void)printf("equal: %u parties of %u x %u x %u, %u operations of workers\n", PARTIES,
+                     p[0].replicas, p[0].stages, p[0].tp_ranks, operations);
+    }
+}
+
+typedef struct common_sum {
+    party *of;
+    operation o[WORKERS_MAX];
+} common_sum;
+
+static void sum_begin(common_sum *s, party *p) {
+    s->of = p;
+    for (uint32_t r = 0; r < p->count; r++) {
+        operation_init(p, &s->o[r], &stage_sum, r, 1, true);
+        CHECK(uvcc_nccl_submit(p->of[r], &s->o[r].job) == 0);
+    }
+}
+
+static void sum_end(common_sum *s, int status) {
+    operation *at[WORKERS_MAX];
+    for (uint32_t r = 0; r < s->of->count; r++) {
+        CHECK(next_status(s->of->of[r], NULL) == status);
+        at[r] = &s->o[r];
+    }
+    if (status == 0)
+        compare(s->of, &stage_sum, at, 1, (1u << s->of->count) - 1);
+    for (uint32_t r = 0; r < s->of->count; r++)
+        operation_free(&s->o[r], true);
+}
+
+enum { HELD, NEXT, LAST };
+
+static void turns_open(party p[PARTIES], uint64_t held_deadline_ns) {
+    for (unsigned i = 0; i < PARTIES; i++) {
+        p[i] = (party){.replicas = 3,
+                       .stages = 1,
+                       .tp_ranks = 1,
+                       .deadline_ns = i == HELD ? held_deadline_ns : 0};
+        party_open(&p[i]);
+        run_plans(&p[i], 1); /* all have joined */
+    }
+}
+
+/* The operation of the first party is not begun at `rank`, so the turn stays with it. */
+static unsigned hold(party p[PARTIES], common_sum *s, uint32_t rank) {
+    CHECK(lab_break(rank, LAB_HELD));
+    sum_begin(s, &p[HELD]);
+    return lab_await_held();
+}
+
+static void await_line(void) {
+    while (!uvcci_nccl_turn_wanted())
+        (void)sched_yield();
+}
+
+/* Who has the turn does not keep it with more and more operations. */
+static void turn_goes_on(void) {
+    const plan more = {.op = UVCC_COLLECTIVE_ALL_GATHER, .group = UVCC_GROUP_STAGE, .step = 10};
+    party p[PARTIES];
+    common_sum s[2];
+    operation o[3];
+    turns_open(p, 0);
+    for (unsigned i = 0; i < 10; i++) {
+        const unsigned held = hold(p, &s[HELD], 2);
+        sum_begin(&s[NEXT], &p[NEXT]);
+        await_line();
+        for (uint32_t r = 0; r < 3; r++) {
+            operation_init(&p[HELD], &o[r], &more, r, 1, true);
+            CHECK(uvcc_nccl_submit(p[HELD].of[r], &o[r].job) == 0);
+        }
+        CHECK(lab_break(2, LAB_HELD));
+        lab_let_begin();
+        CHECK(lab_await_held() != held);
+        lab_let_begin();
+        sum_end(&s[NEXT], 0);
+        sum_end(&s[HELD], 0);
+        for (uint32_t r = 0; r < 3; r++) {
+            CHECK(next_status(p[HELD].of[r], NULL) == 0);
+            operation_free(&o[r], true);
+        }
+    }
+    for (unsigned i = 0; i < PARTIES; i++)
+        party_free(&p[i]);
+}
+
+/* Others wait for the turn of a party whose operation does not begin at `rank` in time. */
+static void turn_ends_by_deadline(uint32_t rank) {
+    party p[PARTIES];
+    common_sum s[PARTIES];
+    turns_open(p, SECOND);
+    (void)hold(p, &s[HELD], rank);
+    sum_begin(&s[NEXT], &p[NEXT]);
+    sum_begin(&s[LAST], &p[LAST]);
+    sum_end(&s[HELD], UVCC_ERR_JOB);
+    sum_end(&s[NEXT], 0);
+    sum_end(&s[LAST], 0);
+    expect_failed(&p[HELD], 0, "");
+    for (unsigned i = 0; i < PARTIES; i++)
+        party_free(&p[i]);
+}
+
+/* Worker 0 does not hear that an operation has begun, and nobody else is missing anything. */
+static void turn_ends_unheard(void) {
+    party p[PARTIES];
+    common_sum s[PARTIES];
+    turns_open(p, 3 * SECOND);
+    (void)hold(p, &s[HELD], 2);
+    sum_begin(&s[NEXT], &p[NEXT]);
+    set_deaf(&p[HELD], 0);
+    lab_let_begin();
+    sum_end(&s[NEXT], 0);
+    sum_end(&s[HELD], 0);
+    expect_failed(&p[HELD], 0, "a worker did not begin an operation in time");
+    set_deaf(&p[HELD], WORKERS_MAX);
+    for (unsigned i = 0; i < PARTIES; i++)
+        party_free(&p[i]);
+}
+
+/* The device of a worker fails, or does not come to an end, while others wait behind it. */
+static void turn_ends_by_device(uint32_t rank, bool hang) {
+    party p[PARTIES];
+    common_sum s[PARTIES];
+    turns_open(p, hang ? SECOND : 0);
+    CHECK(lab_break(rank, hang ? LAB_HANGS : LAB_FAILS));
+    sum_begin(&s[HELD], &p[HELD]);
+    sum_end(&s[HELD], UVCC_ERR_JOB);
+    sum_begin(&s[NEXT], &p[NEXT]);
+    sum_begin(&s[LAST], &p[LAST]);
+    sum_end(&s[NEXT], 0);
+    sum_end(&s[LAST], 0);
+    for (unsigned i = 0; i < PARTIES; i++)
+        party_free(&p[i]);
+}
+
+/* A failure that is none of devices: what was told to begin comes to its end before others. */
+static void turn_outlives_failure(uint32_t rank, uint32_t gone) {
+    party p[PARTIES];
+    common_sum s[PARTIES];
+    turns_open(p, 0);
+    (void)hold(p, &s[HELD], rank);
+    sum_begin(&s[NEXT], &p[NEXT]);
+    uvcc_nccl_fail(p[HELD].of[gone], 5, "enough");
+    while (uvcc_nccl_why(p[HELD].of[0], NULL, NULL, NULL) != 1)
+        wait_for_wake();
+    sum_begin(&s[LAST], &p[LAST]);
+    lab_let_begin();
+    sum_end(&s[HELD], 0);
+    sum_end(&s[NEXT], 0);
+    sum_end(&s[LAST], 0);
+    expect_failed(&p[HELD], 5, "enough");
+    for (unsigned i = 0; i < PARTIES; i++)
+        party_free(&p[i]);
+}
+
+/* A party that stands in line closes or fails, and is there no more when the turn comes, or still
+ * is: it goes past it. */
+static void leaves_the_line(bool closes, bool goes, uint32_t rank) {
+    party p[PARTIES];
+    common_sum s[PARTIES];
+    turns_open(p, 0);
+    (void)hold(p, &s[HELD], 2);
+    sum_begin(&s[NEXT], &p[NEXT]);
+    await_line();
+    sum_begin(&s[LAST], &p[LAST]);
+    if (closes)
+        uvcc_nccl_close(p[NEXT].of[rank]);
+    else
+        uvcc_nccl_fail(p[NEXT].of[rank], 5, NULL);
+    sum_end(&s[NEXT], UVCC_ERR_JOB);
+    expect_failed(&p[NEXT], closes ? 0 : 5, "a worker of the party is gone");
+    if (goes) { /* another one in its place, which does not come to joining */
+        party_free(&p[NEXT]);
+        p[NEXT] = (party){.replicas = 3, .stages = 1, .tp_ranks = 1};
+        party_open(&p[NEXT]);
+        uvcc_nccl_fail(p[NEXT].of[rank], 6, "no");
+        expect_failed(&p[NEXT], 6, "no");
+    }
+    lab_let_begin();
+    sum_end(&s[HELD], 0);
+    sum_end(&s[LAST], 0);
+    party_free(&p[HELD]);
+    party_free(&p[NEXT]);
+    run_plans(&p[LAST], 2);
+    party_free(&p[LAST]);
+}
+
+static void test_turns(void) {
+    turn_goes_on();
+    turn_ends_unheard();
+    for (uint32_t rank = 0; rank < 3; rank += 2) {
+        turn_ends_by_deadline(rank);
+        turn_ends_by_device(rank, false);
+        turn_ends_by_device(rank, true);
+        for (uint32_t gone = 0; gone < 3; gone++)
+            turn_outlives_failure(rank, gone);
+        for (unsigned i = 0; i < 4; i++)
+            leaves_the_line(i % 2 == 0, i / 2 == 0, rank);
+    }
 }
 
 /* ---- a process for each worker ---- */
@@ -863,7 +1133,9 @@ static const struct {
                  {"refusals", test_refusals},
                  {"mismatch", test_mismatch},
                  {"failure", test_failure},
-                 {"broken", test_broken}};
+                 {"broken", test_broken},
+                 {"parties", test_parties},
+                 {"turns", test_turns}};
 
 int main(int argc, char **argv) {
     const char *why = NULL;
@@ -881,6 +1153,10 @@ int main(int argc, char **argv) {
         seeds = (uint32_t)strtoul(argv[2], NULL, 10);
     for (unsigned i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++)
         if (argc > 1 && strcmp(argv[1], scenarios[i].name) == 0) {
+            if (scenarios[i].run == test_turns && !lab_can_break()) {
+                (void)printf("skipped: devices that cannot be held up\n");
+                return SKIPPED;
+            }
             scenarios[i].run();
             return 0;
         }

@@ -16,6 +16,7 @@
 #include <uvcc/checkpoint.h>
 
 #include "../interrupt.h"
+#include "../nccl_library.h"
 #include "clients.h"
 #include "figures.h"
 #include "serve_queue.h"
@@ -167,7 +168,11 @@ static int open_cpu(party *p, worker *w) {
                          .threads = p->c.compute == CONFIG_INLINE ? 0 : p->c.threads,
                          .wake = uvcc_net_wake,
                          .wake_user = p->net};
-    const card_config at = {.device = p->c.device, .rank = w->rank, .bytes = p->c.device_bytes};
+    const bool cards = p->c.all_workers && config_workers(&p->c) > 1;
+    const card_config at = {.device = p->c.device,
+                            .rank = w->rank,
+                            .bytes = p->c.device_bytes,
+                            .memory = cards ? nccl_library_on_memory : NULL};
     char why[CARD_TEXT_BYTES];
     figures_hook(w, NULL, &c);
     int rc = p->c.compute == CONFIG_GPU ? card_open(&w->card, &at, &c, why) : 0;

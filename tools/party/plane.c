@@ -85,9 +85,10 @@ static void local_fail(void *state, int status, const char *why) {
 
 static const char *local_why(void *state, int *status) {
     const local_plane *p = state;
+    const char *trouble = cards_trouble(p->cards);
     if (status != NULL)
         *status = 0;
-    return uvcc_collective_why(p->group);
+    return *trouble != '\0' ? trouble : uvcc_collective_why(p->group);
 }
 
 /* Those that wait for others are nobody's once it is closed. */

@@ -22,7 +22,7 @@ typedef struct nccl_plane {
     uint32_t local_rank;
     bool told; /* MPI has heard of a failure of NCCL's */
     char logged[256];
-    char why[UVCC_NCCL_WHY_BYTES + 32];
+    char why[NCCL_LIBRARY_WHY_BYTES];
 } nccl_plane;
 
 /* ---- control messages ---- */
@@ -150,17 +150,12 @@ static void nccl_fail(void *state, int status, const char *why) {
  * comes by NCCL alone, and MPI is to end what waits for agreements. */
 static const char *nccl_why(void *state, int *status) {
     nccl_plane *p = state;
-    char text[UVCC_NCCL_WHY_BYTES];
-    uint32_t rank = 0, code = 0;
+    uint32_t code = 0;
     const char *why = plane_mpi.why(p->mpi, status);
-    if (why != NULL || p->lib->why(p->nccl, &rank, &code, text) != 1)
+    if (why != NULL || !nccl_library_why(p->lib, p->nccl, p->local_rank, &code, p->why))
         return why;
     if (status != NULL)
         *status = (int)code;
-    if (rank == p->local_rank)
-        (void)snprintf(p->why, sizeof p->why, "%s", text);
-    else
-        (void)snprintf(p->why, sizeof p->why, "worker %u: %s", rank, text);
     if (!p->told)
         plane_mpi.fail(p->mpi, (int)code, p->why);
     p->told = true;
