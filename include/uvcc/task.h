@@ -114,7 +114,7 @@ typedef struct uvcc_block {
     const uint8_t *wire_in[2]; /**< in a received message; any alignment */
     uint8_t *wire_out[2];      /**< in a message to send; any alignment */
     const uint8_t *key;        /**< this party's contiguous key stream of the block */
-    uint8_t *out_bytes[2];     /**< DEAL: key streams of HEAD and TAIL */
+    uint8_t *out_bytes[2];     /**< DEAL: key streams of HEAD and TAIL; FN: may be one place */
     const uint8_t *words[2];   /**< FN: TAIL's word sections; NULL at HEAD */
     uint8_t *out_words;        /**< FN: a word section of TAIL, dealt */
 } uvcc_block;

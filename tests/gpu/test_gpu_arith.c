@@ -95,14 +95,21 @@ static void expand_pairs(uint64_t draws) {
     }
 }
 
-/* A key of n bits for alpha, as OTHER makes it for both; HEAD's sign of the point. */
+/* A key of n bits for alpha, as OTHER makes it for both, also in one place; HEAD's sign of the
+ * point. */
 static uint64_t make_key(vec_task *t, uint64_t alpha, uint8_t key[2][KEY_BYTES]) {
+    static uint8_t once[KEY_BYTES];
     uint64_t r = alpha, sign = 0;
     vec_block b = {.at = {.role = UVCC_OTHER, .count = 1, .in = {&r}, .out = {&sign}}};
     const vec c = unit_of(t, &b);
+    memset(once, 0, sizeof once);
+    memset(key, 0, 2 * sizeof key[0]);
+    b.at.out_bytes[0] = b.at.out_bytes[1] = once;
+    do_fn_deal_key(&c);
     b.at.out_bytes[0] = key[0];
     b.at.out_bytes[1] = key[1];
     do_fn_deal_key(&c);
+    assert_memory_equal(once, key[0], sizeof once);
     return sign;
 }
 

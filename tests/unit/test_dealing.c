@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keys dealt ahead: by OTHER alone, in the order of the ops whatever order jobs end in, before
- * their step runs, as many bytes as the plans say; and where a stream of them goes. Keys that came,
+ * their step runs, as many bytes as the plans say; where a stream of them goes, and which are made
+ * once for both receivers. Keys that came,
  * gathered ahead of the turns that read them: in the same order, within the budget, with results
  * and roots that are the same without. */
 #include "triangle.h"
@@ -222,6 +223,123 @@ static void test_streams(void **state) {
     triangle_free(&t);
     uvcc_program_free(p);
     assert_int_equal(mem.live_blocks, 0);
+}
+
+/* ---- made once ---- */
+
+/* A function on one key: OPEN, a comparison and what it selects. */
+static uvcc_program *function_program(test_alloc *mem) {
+    static const int64_t zero[] = {0}, one[] = {1};
+    static const uvcc_fn_instr steps[] = {
+        {.kind = UVCC_FN_OPEN, .bits = 64, .io = 0},
+        {.kind = UVCC_FN_COMPARE, .a = 0, .bits = 12, .word_count = 1, .words = zero},
+        {.kind = UVCC_FN_SELECT, .a = 1, .b = 0, .word_count = 1, .words = one},
+        {.kind = UVCC_FN_LIFT, .a = 2, .io = 0},
+    };
+    static const uvcc_function f = {"relu", 1, 1, sizeof steps / sizeof steps[0], steps};
+    const uvcc_allocator al = test_allocator(mem);
+    uvcc_program *p;
+    char why[256] = "";
+    assert_int_equal(uvcc_program_new(&p, &al), 0);
+    const int index = uvcc_program_function(p, &f);
+    assert_true(index >= 0);
+    const uint32_t x = test_tensor(p, "x", 1, COUNT, 12, 0, UVCC_TRANSIENT);
+    const uint32_t y = test_tensor(p, "y", 1, COUNT, 40, 0, UVCC_TRANSIENT);
+    const uvcc_op_desc d = {.opcode = UVCC_OP_FUNCTION,
+                            .function = (uint16_t)index,
+                            .in_count = 1,
+                            .out_count = 1,
+                            .in = {x},
+                            .out = {y}};
+    assert_true(uvcc_program_entry(p, "run") >= 0);
+    assert_true(uvcc_program_input(p, IN_X, x, 0) >= 0);
+    assert_true(uvcc_program_op(p, &d) >= 0);
+    assert_true(uvcc_program_output(p, OUT_Y, y) >= 0);
+    if (uvcc_program_finish(p, why, sizeof why) != 0)
+        fail_msg("%s", why);
+    return p;
+}
+
+typedef struct deals {
+    triangle *t;
+    bool audit_off, function;
+    unsigned seen;
+} deals;
+
+/* The piece of a block's stream that begins where `like` does, as it goes to another party. */
+static const uvcci_key_chunk *same_place(const uvcci_batch_out *out, const uvcci_key_chunk *like) {
+    for (uint32_t i = 0; i < out->key_chunk_count; i++) {
+        const uvcci_key_chunk *c = &out->key_chunks[i];
+        if (c->dst != like->dst && c->block == like->block && c->offset == like->offset)
+            return c;
+    }
+    return NULL;
+}
+
+/* Of a function HEAD is sent the beginning of what TAIL is. */
+static void check_head(const uvcci_instance *r, const uvcci_batch_out *out) {
+    for (uint32_t i = 0; i < out->key_chunk_count; i++) {
+        const uvcci_key_chunk *c = &out->key_chunks[i];
+        if (uvcci_role_of(c->dst, r->ids.edge[c->block]) != UVCCI_HEAD)
+            continue;
+        const uvcci_key_chunk *tail = same_place(out, c);
+        assert_non_null(tail);
+        assert_true(c->len != 0 && c->len <= tail->len);
+        assert_memory_equal(c->at, tail->at, c->len);
+    }
+}
+
+/* A deal is done: what it took, and what its messages hold. */
+static void on_deal(void *user, unsigned party, const uvcc_job *job, uint32_t task, bool done) {
+    deals *d = user;
+    const uvcci_instance *r = uvcci_jobs_owner(&d->t->s[party]->jobs, job->id, UVCCI_JOB_DEAL);
+    size_t of[2] = {0, 0};
+    if (r == NULL || !done || task + 1 != job->count)
+        return;
+    for (unsigned g = 0; g < r->plan->key_count; g++) {
+        const uvcci_plan_round *round = uvcci_keys_round(r, g);
+        for (uint32_t b = 0; b < round->blocks; b++) {
+            if (uvcci_role_of((uint8_t)party, r->ids.edge[b]) != UVCCI_OTHER)
+                continue;
+            of[0] += uvcci_plan_key_bytes(r->plan, round, b, UVCC_HEAD);
+            of[1] += uvcci_plan_key_bytes(r->plan, round, b, UVCC_TAIL);
+        }
+        if (d->function)
+            check_head(r, &r->deal_out[g]);
+    }
+    assert_true(of[0] != 0 && of[0] < of[1]);
+    assert_int_equal(r->deal_bytes, d->audit_off && d->function ? of[1] : of[0] + of[1]);
+    d->seen++;
+}
+
+/* Where nothing is hashed, keys of functions are made once for both receivers; those of gates,
+ * whose words stand between, for each. Either way all get what they need. */
+static void test_made_once(void **state) {
+    (void)state;
+    static triangle t;
+    static int64_t x[COUNT];
+    for (unsigned how = 0; how < 4; how++) {
+        test_alloc mem = {0};
+        deals d = {.t = &t, .audit_off = (how & 1) != 0, .function = (how & 2) != 0};
+        uvcc_program *p = d.function ? function_program(&mem) : program(&mem);
+        const triangle_options opt = {
+            .seed = 4, .audit_off = d.audit_off, .wired = true, .on_task = on_deal, .user = &d};
+        for (int i = 0; i < COUNT; i++)
+            x[i] = i % 4000 - 2000;
+        triangle_open(&t, p, &opt);
+        triangle_ready(&t);
+        triangle_agree(&t, 0, 0);
+        triangle_input(&t, 0, 0, IN_X, x);
+        triangle_finish(&t, 1);
+        assert_true(d.seen >= 3);
+        const int64_t *y = uvcc_session_output(t.s[0], 0, OUT_Y);
+        assert_non_null(y);
+        for (int i = 0; d.function && i < COUNT; i++)
+            assert_int_equal(y[i], x[i] > 0 ? x[i] : 0);
+        triangle_free(&t);
+        uvcc_program_free(p);
+        assert_int_equal(mem.live_blocks, 0);
+    }
 }
 
 /* ---- gathered ahead ---- */
@@ -544,6 +662,7 @@ int main(void) {
         cmocka_unit_test(test_order_and_bytes),
         cmocka_unit_test(test_ahead),
         cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_made_once),
         cmocka_unit_test(test_gathered_same),
         cmocka_unit_test(test_gathered_all),
         cmocka_unit_test(test_gather_is_waited_for),

@@ -301,14 +301,26 @@ typedef struct key {
     unsigned bits;
 } key;
 
+/* Both receivers get the same correction words; where both get them in one place, it has the same
+ * too. */
+static void deal_alike(sim *s, uvcc_task_kind kind, uvcc_block b, size_t size) {
+    uint8_t *once = bytes(s, size);
+    vec(s, O, kind, b);
+    assert_memory_equal(b.out_bytes[0], b.out_bytes[1], size);
+    const uint8_t *want = b.out_bytes[0];
+    b.out_bytes[0] = b.out_bytes[1] = once;
+    vec(s, O, kind, b);
+    assert_memory_equal(once, want, size);
+}
+
 static key deal_key(sim *s, const uint64_t *r, unsigned bits, bool sign) {
     key k = {{NULL, NULL}, sign ? words(s) : NULL, ++s->call, bits};
     for (unsigned i = 0; i < 2; i++)
         k.cw[i] = bytes(s, uvcci_cw_bytes(bits, s->n));
     s->fn = (uvcc_fn_args){.bits = (uint8_t)bits, .call_key = k.call};
-    vec(s, O, UVCC_TASK_FN_DEAL_KEY,
-        (uvcc_block){.in = {r}, .out = {k.sign}, .out_bytes = {k.cw[0], k.cw[1]}});
-    assert_memory_equal(k.cw[0], k.cw[1], uvcci_cw_bytes(bits, s->n));
+    deal_alike(s, UVCC_TASK_FN_DEAL_KEY,
+               (uvcc_block){.in = {r}, .out = {k.sign}, .out_bytes = {k.cw[0], k.cw[1]}},
+               uvcci_cw_bytes(bits, s->n));
     for (uint32_t i = 0; sign && i < s->n; i++)
         assert_true(k.sign[i] == 1 || k.sign[i] == ~(uint64_t)0);
     return k;
@@ -760,8 +772,7 @@ static uint8_t *deal_dcf(sim *s, uvcc_task_kind kind, const uint64_t *r, unsigne
     const size_t size = uvcci_dcf_bytes(n, w, s->n);
     uint8_t *cw[2] = {bytes(s, size), bytes(s, size)};
     s->fn.call_key = s->call;
-    vec(s, O, kind, (uvcc_block){.in = {r}, .out_bytes = {cw[0], cw[1]}});
-    assert_memory_equal(cw[0], cw[1], size);
+    deal_alike(s, kind, (uvcc_block){.in = {r}, .out_bytes = {cw[0], cw[1]}}, size);
     return cw[0];
 }
 
@@ -865,8 +876,8 @@ static void multiscale(sim *s) {
                            .constant = -77,
                            .word_count = WORDS,
                            .words = w};
-    vec(s, O, UVCC_TASK_FN_DEAL_MULTISCALE, (uvcc_block){.in = {m.r}, .out_bytes = {cw[0], cw[1]}});
-    assert_memory_equal(cw[0], cw[1], key_bytes);
+    deal_alike(s, UVCC_TASK_FN_DEAL_MULTISCALE,
+               (uvcc_block){.in = {m.r}, .out_bytes = {cw[0], cw[1]}}, key_bytes);
     for (unsigned r = 0; r < 2; r++)
         vec(s, r, UVCC_TASK_FN_MULTISCALE,
             (uvcc_block){.in = {m.xh[r]}, .out = {y.of[r]}, .key = cw[r]});

@@ -37,7 +37,7 @@ static void deal_key(const chunk *c) {
     uvcci_dpf_gen(uvcci_kernel_dpf_keys(c), fn->bits, b->count, alpha, (const uint8_t *)roots[0],
                   (const uint8_t *)roots[1], levels, terminals, terminals + (size_t)b->count * 16,
                   c->s->shares);
-    memcpy(b->out_bytes[1], levels, uvcci_cw_bytes(fn->bits, b->count));
+    uvcci_kernel_deal_alike(c, uvcci_cw_bytes(fn->bits, b->count));
     if (b->out[0] != NULL)
         for (uint32_t i = 0; i < b->count; i++)
             b->out[0][i] = ((uint64_t)c->s->shares[i] << 1) - 1;
@@ -50,7 +50,7 @@ static void deal_multiscale(const chunk *c) {
     uint64_t(*roots)[2 * BLOCK] = uvcci_kernel_both_roots(c, args(c)->call_key);
     uvcci_multiscale_gen(uvcci_kernel_dpf_keys(c), &s, b->count, b->in[0],
                          (const uint8_t *)roots[0], (const uint8_t *)roots[1], b->out_bytes[0]);
-    memcpy(b->out_bytes[1], b->out_bytes[0], uvcci_multiscale_bytes(s.depth, s.scales, b->count));
+    uvcci_kernel_deal_alike(c, uvcci_multiscale_bytes(s.depth, s.scales, b->count));
 }
 
 /* alpha = r mod 2^n. */

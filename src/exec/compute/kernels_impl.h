@@ -147,6 +147,9 @@ const uint64_t *uvcci_kernel_both_pads(const chunk *c, uint16_t call, unsigned s
 
 /* --- Keys that OTHER deals (kernels_keys.c) --------------------------------------------------- */
 
+/* What stands at the beginning of out_bytes[0] comes to that of out_bytes[1], if it is another
+ * place. */
+void uvcci_kernel_deal_alike(const chunk *c, size_t bytes);
 /* HEAD's and TAIL's roots of a block, in s->roots. */
 uint64_t (*uvcci_kernel_both_roots(const chunk *c, uint16_t call))[2 * BLOCK];
 /* DCF keys on n bits with w words beta[i][w] for [x < alpha], alpha < 2^n in s->words, to the

@@ -7,6 +7,11 @@
 
 #include "exec/primitives/dcf.h"
 
+void uvcci_kernel_deal_alike(const chunk *c, size_t bytes) {
+    if (c->b->out_bytes[1] != c->b->out_bytes[0])
+        memcpy(c->b->out_bytes[1], c->b->out_bytes[0], bytes);
+}
+
 uint64_t (*uvcci_kernel_both_roots(const chunk *c, uint16_t call))[2 * BLOCK] {
     uint64_t(*roots)[2 * BLOCK] = c->s->roots;
     const size_t words = (size_t)c->b->count * 2;
@@ -23,7 +28,7 @@ void uvcci_kernel_deal_dcf(const chunk *c, uint16_t call, unsigned n, unsigned w
     assert(n >= 1 && n < 64 && w >= 1 && w <= UVCCI_DCF_WORDS_MAX);
     uvcci_dcf_gen(uvcci_kernel_dpf_keys(c), n, w, b->count, c->s->words, beta,
                   (const uint8_t *)roots[0], (const uint8_t *)roots[1], b->out_bytes[0]);
-    memcpy(b->out_bytes[1], b->out_bytes[0], uvcci_dcf_bytes(n, w, b->count));
+    uvcci_kernel_deal_alike(c, uvcci_dcf_bytes(n, w, b->count));
 }
 
 void uvcci_kernel_deal_less(const chunk *c, uint16_t call, unsigned n) {

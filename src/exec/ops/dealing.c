@@ -25,8 +25,47 @@ static bool deals_here(const uvcc_session *s, const uvcci_instance *r) {
     return false;
 }
 
-/* Messages for all rounds of keys, and where in memory each stream of them is made: in the order in
- * which receivers hash them. */
+/* HEAD's keys are the beginning of TAIL's, and nobody hashes what a receiver gets where it is made:
+ * so each block's keys are made once, and copied to both. */
+static bool makes_once(const uvcc_session *s, const uvcci_instance *r) {
+    return s->cfg.checks.audit_off && r->plan->way->head_begins_tail;
+}
+
+/* Where each block's stream for TAIL is made. */
+static size_t place_once(const uvcc_session *s, const uvcci_instance *r, size_t **at) {
+    size_t total = 0;
+    for (unsigned g = 0; g < r->plan->key_count; g++) {
+        const uvcci_plan_round *round = uvcci_keys_round(r, g);
+        for (uint32_t i = 0; i < round->blocks; i++) {
+            if (uvcci_role_of(s->party, r->ids.edge[i]) != UVCCI_OTHER)
+                continue;
+            at[g][i] = total;
+            total += uvcci_plan_key_bytes(r->plan, round, i, UVCC_TAIL);
+        }
+    }
+    return total;
+}
+
+/* Where in memory each stream is made: each receiver's in the order in which it hashes them. */
+static int deal_place(const uvcc_session *s, uvcci_deal *d) {
+    uvcci_instance *r = d->r;
+    for (unsigned k = 0; k < 2; k++) {
+        d->at[k] = uvcci_key_table(r, &r->deal_bump);
+        if (d->at[k] == NULL)
+            return UVCC_ERR_NOMEM;
+        if (makes_once(s, r))
+            d->total[k] = place_once(s, r, d->at[k]);
+        else
+            d->total[k] = uvcci_key_offsets(r, s->party, d->dst[k], &r->deal_bump,
+                                            k == 0 ? 0 : d->total[0], d->at[k]);
+        if (d->total[k] == SIZE_MAX)
+            return UVCC_ERR_NOMEM;
+    }
+    r->deal_bytes = makes_once(s, r) ? d->total[0] : d->total[0] + d->total[1];
+    return 0;
+}
+
+/* Messages for all rounds of keys, and memory to make the streams in. */
 static int deal_open(uvcc_session *s, uvcci_deal *d) {
     uvcci_instance *r = d->r;
     uvcci_bump *bump = &r->deal_bump;
@@ -39,16 +78,10 @@ static int deal_open(uvcc_session *s, uvcci_deal *d) {
             return rc;
         d->key_chunks += r->deal_out[g].key_chunk_count;
     }
-    for (unsigned k = 0; k < 2; k++) {
-        d->at[k] = uvcci_key_table(r, bump);
-        d->total[k] = d->at[k] == NULL ? SIZE_MAX
-                                       : uvcci_key_offsets(r, s->party, d->dst[k], bump,
-                                                           k == 0 ? 0 : d->total[0], d->at[k]);
-        if (d->total[k] == SIZE_MAX)
-            return UVCC_ERR_NOMEM;
-    }
+    const int rc = deal_place(s, d);
+    if (rc != 0)
+        return rc;
     assert(r->deal_buf == NULL);
-    r->deal_bytes = d->total[0] + d->total[1];
     r->deal_buf = uvcci_arena_take(&s->tensors, r->deal_bytes);
     return r->deal_buf != NULL ? 0 : UVCC_ERR_NOMEM;
 }
@@ -65,17 +98,42 @@ uint8_t *uvcci_deal_stream(const uvcc_session *s, const uvcci_deal *d, unsigned 
     return r->deal_buf + d->at[k][group][block];
 }
 
+/* The first chunk that goes to d->dst[k], from the i-th on; NULL: there is none. */
+static const uvcci_key_chunk *chunk_for(const uvcci_deal *d, unsigned g, unsigned k, uint32_t *i) {
+    const uvcci_batch_out *out = &d->r->deal_out[g];
+    while (*i < out->key_chunk_count && out->key_chunks[*i].dst != d->dst[k])
+        ++*i;
+    return *i < out->key_chunk_count ? &out->key_chunks[*i] : NULL;
+}
+
+static bool comes_first(const uvcci_key_chunk *a, const uvcci_key_chunk *b) {
+    if (a == NULL || b == NULL)
+        return a != NULL;
+    return a->block != b->block ? a->block < b->block : a->offset <= b->offset;
+}
+
+/* Chunks of both receivers go in the order of their places in the streams: what was made once is in
+ * the cache when it is copied again. */
 static void deal_copies(const uvcci_deal *d, uvcc_copy_item *copies) {
     uint32_t n = 0;
-    for (unsigned g = 0; g < d->r->plan->key_count; g++)
-        for (uint32_t i = 0; i < d->r->deal_out[g].key_chunk_count; i++) {
-            const uvcci_key_chunk *b = &d->r->deal_out[g].key_chunks[i];
-            unsigned k = b->dst == d->dst[0] ? 0 : 1;
+    for (unsigned g = 0; g < d->r->plan->key_count; g++) {
+        uint32_t at[2] = {0, 0};
+        const uvcci_key_chunk *next[2];
+        for (;;) {
+            for (unsigned k = 0; k < 2; k++)
+                next[k] = chunk_for(d, g, k, &at[k]);
+            const unsigned k = comes_first(next[0], next[1]) ? 0 : 1;
+            const uvcci_key_chunk *b = next[k];
+            if (b == NULL)
+                break;
+            at[k]++;
             copies[n++] =
                 (uvcc_copy_item){.dst = b->at,
                                  .src = d->r->deal_buf + d->at[k][g][b->block] + b->offset,
                                  .len = b->len};
         }
+    }
+    assert(n == d->key_chunks);
 }
 
 /* KEYS_DONE for each receiver. */

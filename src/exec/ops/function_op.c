@@ -189,6 +189,7 @@ static const uvcci_op_way way = {.state_bytes = sizeof(uvcci_fn_state),
                                  .tensor_bytes = tensor_bytes,
                                  .deal_words = deal_words,
                                  .key_bytes = key_bytes,
+                                 .head_begins_tail = true, /* TAIL's words come last */
                                  .build = uvcci_function_build,
                                  .release = uvcci_function_free,
                                  .deal_tasks = uvcci_function_deal_tasks,

@@ -38,6 +38,7 @@ typedef struct uvcci_op_way {
     /* Bytes of the key stream of one block of `count` elements; of a way with rounds of keys. */
     uint32_t (*key_bytes)(const uvcci_plan *plan, const uvcci_plan_round *r, uint32_t count,
                           uvcc_role role);
+    bool head_begins_tail; /* HEAD's key stream of a block is the beginning of TAIL's */
     /* Words that a block's message has, and the words of a piece of it, where these are not the
      * block's elements: such a round has one vector. */
     uint32_t (*message_words)(const uvcci_plan *plan, const uvcci_plan_round *r, uvcc_role from,
