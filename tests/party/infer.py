@@ -24,7 +24,7 @@ from job import Job
 IDS, TOKENS = [71, 5, 88, 23, 61, 14, 96, 42, 9, 77, 30], 14
 TEXT = ','.join(map(str, IDS))
 LARGE = 1 << 26 # bytes: more is what a sanitizer keeps of all memory
-NUMBERS = {'gives': 'labels', 'mode': 'exact', 'value_bits': 7, 'inner_bits': 7}
+NUMBERS = {'gives': 'labels', 'mode': 'exact', 'value_bits': 7, 'inner_bits': 7, 'index_bits': 6}
 
 
 def wanted(a, directory):

@@ -313,7 +313,7 @@ def refusals(a, directory):
 def differs(a, directory):
     """A client whose `run` is another one than the parties' is refused, by the member's name, at both ends; whatever it is."""
     s = Transformer(a, 'bert_labels', directory, padding=True, gives='labels')
-    other = {'value_bits': 8, 'inner_bits': 6, 'weight_bits': 5, 'frac_bits': 15, 'mode': 'exact-dcf', 'sequences': 2,
+    other = {'value_bits': 8, 'inner_bits': 6, 'index_bits': 8, 'weight_bits': 5, 'frac_bits': 15, 'mode': 'exact-dcf', 'sequences': 2,
              'weights_owner': 2, 'gives': 'pooled', 'tokens': TOKENS - 1,
              'model': {**s.run['model'], 'num_hidden_layers': s.run['model']['num_hidden_layers'] + 1}}
     try:
