@@ -70,6 +70,21 @@ def memory_has(process, what):
         process.send_signal(signal.SIGCONT)
 
 
+def drawn(seed, begin, count):
+    """Bytes that odd_client.c draws, from this one on."""
+    some = bytearray()
+    for _ in range(begin + count):
+        seed = (seed * 6364136223846793005 + 1) % 2**64
+        some.append(seed >> 56)
+    return bytes(some[begin:])
+
+
+def forgotten(service, seed, secrets):
+    """Sooner or later no party has any of these bytes of a request that is over."""
+    what = [drawn(seed, begin, count) for begin, count in secrets]
+    service.wait(lambda: all(memory_has(p.process, what) is not True for p in service.parties), 'a party has a request that is over')
+
+
 def look(job, seen):
     for p in range(3):
         process = job.parties[p].process
