@@ -255,6 +255,44 @@ def damaged(s):
     yield with_byte(len(good) - 1), 'is damaged'
 
 
+def damaged_later(a, directory):
+    """A file that is damaged under the parties: streamed weights are never wrong ones, the party that reads it ends, with its
+    name, and its peers say whose it was; in memory weights are what they were."""
+    for weights in ('shared', 'streamed'):
+        place = f'{directory}/{weights}'
+        os.mkdir(place)
+        s = Shared(a, place, 'serve', gives='logits', weights=weights)
+        try:
+            s.made()
+            for p in range(3):
+                s.start(p)
+            assert s.asked() == s.wanted(), weights
+            path = s.path(2)
+            with open(path, 'r+b') as f:
+                f.seek(HEAD + 100)
+                byte = f.read(1)
+                f.seek(HEAD + 100)
+                f.write(bytes([byte[0] ^ 1]))
+            status, said = s.checked(2)
+            assert status == 2 and 'is damaged' in said, (status, said)
+            if weights == 'shared':
+                assert s.asked() == s.wanted()
+                s.stop()
+                continue
+            client = s.asks()
+            s.wait(lambda s=s: not any(s.alive(p) for p in range(3)), 'all parties end')
+            codes = [p.process.returncode for p in s.parties]
+            assert codes == [1, 1, 2] and '.shares: is damaged' in s.parties[2].err, (codes, s.parties[2].err)
+            heard = ['party 2 stopped: a host cannot read its own data' in s.parties[p].err for p in range(2)]
+            assert any(heard), [p.err for p in s.parties]
+            for p in range(2): # the other one may have heard it from that one first
+                assert heard[p] or f'party {1 - p} stopped: a peer aborted' in s.parties[p].err, s.parties[p].err
+            client.kill()
+            client.wait()
+        finally:
+            s.end()
+
+
 def refusals(a, directory):
     s = Shared(a, directory)
     try:
@@ -400,7 +438,7 @@ def again(a, directory):
 
 
 CASES = {'infers': infers, 'streams': streams, 'serves': serves, 'serves_streamed': serves_streamed,
-         'other_sharings': other_sharings, 'refusals': refusals, 'words': words, 'full': full,
+         'other_sharings': other_sharings, 'damaged_later': damaged_later, 'refusals': refusals, 'words': words, 'full': full,
          'again': again}
 
 
