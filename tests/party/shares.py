@@ -392,7 +392,10 @@ def again(a, directory):
         assert there() == sorted(['lock', *names, 'party-1.shares.old']), there()
         os.remove(f'{directory}/shares/party-1.shares.old')
         first = bytes_of()
+        with open(f'{directory}/shares/party-2.shares.71.tmp', 'wb') as f: # of one with --force, and this one is refused
+            f.write(b'half')
         refused = run()
+        assert there() == ['lock', *names], there()
         assert refused.returncode == 2 and 'party-0.shares is there already' in refused.stderr and '--force' in refused.stderr, refused.stderr
         assert bytes_of() == first
         os.remove(f'{directory}/shares/party-0.shares') # brought to party 0
@@ -437,9 +440,68 @@ def again(a, directory):
         s.end()
 
 
+def raced(a, directory):
+    """Three processes split into the same directory at a time, and some are killed at one step or another of theirs: what has names
+    is of one sharing, or the next sharing replaces it and takes away what is left."""
+    s = Shared(a, directory)
+    names = [f'party-{p}.shares' for p in range(3)]
+    s.made('other') # writes share.json
+    sizes = [os.path.getsize(f'{directory}/other/{name}') for name in names]
+    place = f'{directory}/shares'
+
+    def start(*words):
+        return subprocess.Popen([s.uvcc, 'party', '--config', 'share.json', '--share', 'shares', *words], cwd=directory, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, text=True)
+
+    def ids():
+        """Of each file that is there, which is as long as it should be: files get their names when they are whole."""
+        found = []
+        for name, size in zip(names, sizes):
+            if os.path.exists(f'{place}/{name}'):
+                with open(f'{place}/{name}', 'rb') as f:
+                    data = f.read()
+                assert len(data) == size, (name, len(data))
+                found.append(data[16:48])
+        return found
+
+    def whole():
+        return len(ids()) == 3 and len(set(ids())) == 1
+    steps = [None, 'lock', '{pid}.tmp', 'unfinished', 'party-0.shares', 'party-1.shares', 'party-2.shares']
+    for turn in range(2 * len(steps)):
+        if turn % 3 != 2:
+            shutil.rmtree(place, ignore_errors=True)
+        had = whole()
+        forces = [(turn + i) % 3 == 0 for i in range(3)] if turn % 2 else [False] * 3
+        all_of = [start(*['--force'] * force) for force in forces]
+        ends = [steps[(turn * (i + 1) + i) % len(steps)] for i in range(3)]
+        while any(p.poll() is None for p in all_of):
+            there = os.listdir(place) if os.path.isdir(place) else []
+            for process, end in zip(all_of, ends):
+                if end is not None and any(name.endswith(end.format(pid=process.pid)) for name in there):
+                    process.kill()
+        said = [p.communicate()[1] for p in all_of]
+        codes = [p.returncode for p in all_of]
+        for code, words_of in zip(codes, said):
+            assert code in (0, -9) or (code == 2 and ('another process uses it' in words_of or 'is there already' in words_of)), (codes, said)
+        assert any(forces) or codes.count(0) <= (not had), (codes, had, said)
+        left = ids()
+        assert os.path.exists(f'{place}/unfinished') or not left or whole(), (turn, ends, codes)
+        kept = whole()
+        last = start()
+        said = last.communicate()[1]
+        assert last.returncode == (2 if kept else 0), (turn, ends, codes, said)
+        assert whole() and (not kept or ids() == left), (turn, ends, codes)
+        assert sorted(os.listdir(place)) == ['lock', *names], (turn, ends, codes, os.listdir(place))
+        if turn % 5 == 0:
+            for p in range(3):
+                s.write(p)
+                status, said = s.checked(p)
+                assert status == 0, said
+
+
 CASES = {'infers': infers, 'streams': streams, 'serves': serves, 'serves_streamed': serves_streamed,
          'other_sharings': other_sharings, 'damaged_later': damaged_later, 'refusals': refusals, 'words': words, 'full': full,
-         'again': again}
+         'again': again, 'raced': raced}
 
 
 def main():
