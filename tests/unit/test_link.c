@@ -1453,28 +1453,6 @@ static void idle_is_small_and_quiet(void **state) {
         }
 }
 
-/* A peer that is gone never acknowledges what it was sent; what came from it before is not kept for
- * its sake. */
-static void spare_buffers_go(void **state) {
-    enum { LEN = 5000 };
-    (void)state;
-    fix f;
-    fill_content();
-    begin(&f, false, 0, NULL);
-    sent(&f, NULL, 0);
-    grant(&f);
-    assert_int_equal(feed_piece(&f, 1, 1, LEN, 0, LEN), 0);
-    expect_message(&f, 1, LEN);
-    message(&f, UVCC_FRAME_OPEN_BATCH, 100, 1, 0);
-    assert_true(sent(&f, NULL, 0) != 0);
-    const size_t kept = f.mem.live_bytes;
-    f.now += 150 * SIM_MS;
-    uvcc_link_on_timer(f.l, f.now);
-    assert_false(uvcc_link_drained(f.l));
-    assert_true(f.mem.live_bytes + LEN <= kept);
-    end(&f);
-}
-
 static void window_is_kept(void **state) {
     (void)state;
     fix f;
@@ -2011,7 +1989,6 @@ int main(void) {
         cmocka_unit_test(every_split),
         cmocka_unit_test(broken_streams),
         cmocka_unit_test(idle_is_small_and_quiet),
-        cmocka_unit_test(spare_buffers_go),
         cmocka_unit_test(window_is_kept),
         cmocka_unit_test(acks_tell_all_and_only_the_truth),
         cmocka_unit_test(resent_frames),
