@@ -53,6 +53,7 @@ static void host_call(world *w, uint8_t i, fuzz_in *in) {
         break;
     case 2: /* calls out of place: refused, or the same value again */
         (void)uvcc_session_set_public(a->s, what >> 4, KEPT);
+        uvcc_session_trim(a->s);
         break;
     case 3:
         if (what >> 4 != T_S) /* shares of something else would be opened */

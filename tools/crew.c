@@ -3,7 +3,6 @@
  *
  * What is asked for stands in a list until its last piece was taken, and in the memory of who asked
  * until its last piece is done: whoever took a piece counts it there, and then leaves it alone. */
-#define _GNU_SOURCE
 #include "crew.h"
 
 #include <pthread.h>
@@ -11,8 +10,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <unistd.h>
 #include <uvcc/host.h>
+
+#include "cores.h"
 
 #define LOOK_NS     200000u /* for more to do, before a thread sleeps: to be woken takes longer */
 #define FRAME_BYTES (128u << 10) /* of those that are sealed and opened side by side, */
@@ -152,16 +152,8 @@ unsigned crew_threads_of(long cores, uint32_t workers) {
     return (unsigned)(spare < most ? spare : most);
 }
 
-/* Those that this process may use, which a container or taskset makes fewer. */
-static long own_cores(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        return CPU_COUNT(&set);
-    return sysconf(_SC_NPROCESSORS_ONLN); /* more than the set has room for */
-}
-
 unsigned crew_threads(uint32_t workers) {
-    return crew_threads_of(own_cores(), workers);
+    return crew_threads_of(cores_usable(), workers);
 }
 
 void crew_share_frames(crew *c, uvcc_config *session) {

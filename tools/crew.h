@@ -21,7 +21,7 @@ uvcc_parallel crew_parallel(crew *c);
  */
 enum { CREW_CORES = 8, CREW_HELPERS = 6 };
 /* Threads for the crew of a process that drives so many workers of each of its parties, by the
- * cores that it may use (or so many); 0: none. */
+ * cores that it may use (cores.h, or so many); 0: none. */
 unsigned crew_threads(uint32_t workers);
 unsigned crew_threads_of(long cores, uint32_t workers);
 /* A session's frames are sealed and opened by the crew; NULL: as they are without one. */

@@ -684,7 +684,7 @@ static int run_threads(host *h, condition *is, bool stops, rest *at_rest) {
  * that has to end in order. */
 static int drive_until(host *h, condition *is, bool stops) {
     if (stops)
-        interrupt_catch();
+        interrupt_catch_saying();
     if (h->threads != NULL)
         return run_threads(h, is, stops, stuck);
     int status = turn(h);

@@ -18,7 +18,10 @@ static const int endings[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 enum { ENDINGS = sizeof endings / sizeof endings[0] };
 
 static volatile sig_atomic_t asked; /* the command looks at the mark */
-static atomic_int mark;             /* any thread may look */
+static const char finishing[] =
+    "\nuvcc: interrupted; what runs comes to its end first (once more ends it at once)\n";
+static const char *volatile says; /* at the first interruption; NULL: nothing */
+static atomic_int mark;           /* any thread may look */
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "a handler may set the mark");
 static volatile sig_atomic_t within; /* seconds from the mark to the end; 0: no limit */
 static volatile sig_atomic_t used[TEMPORARIES_MAX];
@@ -32,11 +35,16 @@ static void remove_all(void) {
             (void)unlink(names[i]);
 }
 
+static void say(const char *text) {
+    const ssize_t ignored = text != NULL ? write(STDERR_FILENO, text, strlen(text)) : 0;
+    (void)ignored;
+}
+
 /* What is called here may be called in a handler. */
 static void on_signal(int number) {
-    static const char text[] = "uvcc: interrupted\n";
     const int kept = errno;
     if (number != SIGPIPE && asked && atomic_load(&mark) == 0) {
+        say(says); /* before anybody says what came of it */
         atomic_store(&mark, 1);
         (void)alarm((unsigned)within);
         errno = kept;
@@ -50,8 +58,7 @@ static void on_signal(int number) {
         errno = kept;
         return;
     }
-    const ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
-    (void)ignored;
+    say("uvcc: interrupted\n");
     _exit(EXIT_INTERRUPTED);
 }
 
@@ -75,6 +82,12 @@ void interrupt_leave(void) {
 }
 
 void interrupt_catch(void) {
+    asked = 1;
+}
+
+/* On a terminal a line of progress may be open, which is left as it is. */
+void interrupt_catch_saying(void) {
+    says = finishing + (isatty(STDERR_FILENO) != 1);
     asked = 1;
 }
 

@@ -20,6 +20,9 @@ void interrupt_begin(void);
 void interrupt_leave(void);
 /* From now on the first interruption only sets a mark. */
 void interrupt_catch(void);
+/* The same, and the first interruption is said on standard error when it comes, with what the next
+ * one does: of a command that may take any time until it looks at the mark. */
+void interrupt_catch_saying(void);
 bool interrupted(void);
 /* Such a command ends so many seconds after the mark was set, whatever it waits for then, as by a
  * second signal; 0: it may take its time. Counts from now where the mark is set already. */

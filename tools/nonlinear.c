@@ -576,7 +576,7 @@ int nonlinear_main(int argc, char *const *argv) {
         return status;
     if (sodium_init() < 0)
         return report_error(EXIT_FAILED, "libsodium cannot start");
-    interrupt_catch();
+    interrupt_catch_saying();
     report_json *json = report_json_open(o.json);
     if (json == NULL)
         return EXIT_BAD_INPUT;

@@ -228,19 +228,26 @@ enum {
     FOLD,
     WEIGHTS,
     WEIGHTS_OWNER,
+    INDEX_BITS,
     NAMES
 };
 static const char *const names[NAMES] = {
-    "features",   "classes",     "rows",  "frac_bits", "model",        "sequences",
-    "tokens",     "gives",       "takes", "padding",   "mode",         "value_bits",
-    "inner_bits", "weight_bits", "fold",  "weights",   "weights_owner"};
+    "features",   "classes",     "rows",  "frac_bits", "model",         "sequences",
+    "tokens",     "gives",       "takes", "padding",   "mode",          "value_bits",
+    "inner_bits", "weight_bits", "fold",  "weights",   "weights_owner", "index_bits"};
+
+/* 0 where they are what frac_bits give, said or not: it is the same model. */
+static uint32_t index_term(const model_pass *p) {
+    uvcc_model_config c = {.frac_bits = (uint8_t)p->frac_bits};
+    return p->index_bits != uvcc_model_index_bits(&c) ? p->index_bits : 0;
+}
 
 void serving_put_terms(serving_form *f, const model_pass *p, uint32_t weights_owner,
                        uint32_t model) {
     const uint32_t flags = (uint32_t)p->padding | (uint32_t)p->fold << 1 |
                            (uint32_t)p->public_weights << 2 | p->mode << 3 | weights_owner << 5;
-    const uint32_t words[3] = {p->value_bits | p->inner_bits << 8 | p->weight_bits << 16 |
-                                   flags << 24,
+    const uint32_t words[3] = {p->value_bits | p->inner_bits << 8 | index_term(p) << 12 |
+                                   p->weight_bits << 16 | flags << 24,
                                (p->tokens - 1) | (p->sequences - 1) << 16, model};
     for (unsigned i = 0; i < sizeof f->terms; i++)
         f->terms[i] = (uint8_t)(words[i / 4] >> 8 * (i % 4));
@@ -260,11 +267,11 @@ typedef struct term {
 /* Word 0 is the request's entry, the others are its terms. */
 static uint32_t compare_terms(const serving_form *f, const uvcc_request_shape *s) {
     static const term terms[] = {
-        {0, 0, 0xff, FRAC_BITS},    {0, 8, 0xff, TAKES},       {0, 16, 0xff, GIVES},
-        {1, 0, 0xff, VALUE_BITS},   {1, 8, 0xff, INNER_BITS},  {1, 16, 0xff, WEIGHT_BITS},
-        {1, 24, 1, PADDING},        {1, 25, 1, FOLD},          {1, 26, 1, WEIGHTS},
-        {1, 27, 3, MODE},           {1, 29, 3, WEIGHTS_OWNER}, {2, 0, 0xffff, TOKENS},
-        {2, 16, 0xffff, SEQUENCES}, {3, 0, UINT32_MAX, MODEL}};
+        {0, 0, 0xff, FRAC_BITS},    {0, 8, 0xff, TAKES},        {0, 16, 0xff, GIVES},
+        {1, 0, 0xff, VALUE_BITS},   {1, 8, 0xf, INNER_BITS},    {1, 12, 0xf, INDEX_BITS},
+        {1, 16, 0xff, WEIGHT_BITS}, {1, 24, 1, PADDING},        {1, 25, 1, FOLD},
+        {1, 26, 1, WEIGHTS},        {1, 27, 3, MODE},           {1, 29, 3, WEIGHTS_OWNER},
+        {2, 0, 0xffff, TOKENS},     {2, 16, 0xffff, SEQUENCES}, {3, 0, UINT32_MAX, MODEL}};
     uint32_t a[4] = {f->entry}, b[4] = {s->entry}, differs = 0;
     for (unsigned i = 0; i < 3; i++) {
         a[1 + i] = load32(f->terms + (size_t)4 * i);

@@ -566,6 +566,13 @@ UVCC_API int uvcc_session_close(uvcc_session *s, uint64_t now);
  * uvcc_abort_reason but NONE, HOST where no other fits; UVCC_ERR_USAGE for other numbers. */
 UVCC_API int uvcc_session_abort(uvcc_session *s, uint16_t reason, uint64_t now);
 
+/** Gives memory that the session keeps for reuse, and nothing has now, back to its allocator: so
+ * what finished steps left there is gone (uvcc_host_allocator() wipes it), all but the values of
+ * PERSIST tensors and what a later call gives (outputs, a bundle, a checkpoint). Links do the same
+ * by themselves when they are quiet. What comes next asks for memory anew. Any time; NULL: nothing
+ * is done. */
+UVCC_API void uvcc_session_trim(uvcc_session *s);
+
 /* ---- inspection ---- */
 
 typedef struct uvcc_session_stats {

@@ -437,6 +437,8 @@ void uvcc_link_on_timer(uvcc_link *l, uint64_t now) {
         uvcci_data_trim(l);
         uvcci_step_keys_free(l);
     } else if (!l->resting) {
+        if (uvcci_rx_quiet(l)) /* a peer may be gone, and never acknowledge what it was sent */
+            uvcci_data_trim(l);
         uvcci_link_trim_later(l);
     }
 }

@@ -24,7 +24,7 @@ from job import Job
 IDS, TOKENS = [71, 5, 88, 23, 61, 14, 96, 42, 9, 77, 30], 14
 TEXT = ','.join(map(str, IDS))
 LARGE = 1 << 26 # bytes: more is what a sanitizer keeps of all memory
-NUMBERS = {'gives': 'labels', 'mode': 'exact', 'value_bits': 7, 'inner_bits': 7}
+NUMBERS = {'gives': 'labels', 'mode': 'exact', 'value_bits': 7, 'inner_bits': 7, 'index_bits': 6}
 
 
 def wanted(a, directory):
@@ -68,6 +68,21 @@ def memory_has(process, what):
         return None
     finally:
         process.send_signal(signal.SIGCONT)
+
+
+def drawn(seed, begin, count):
+    """Bytes that odd_client.c draws, from this one on."""
+    some = bytearray()
+    for _ in range(begin + count):
+        seed = (seed * 6364136223846793005 + 1) % 2**64
+        some.append(seed >> 56)
+    return bytes(some[begin:])
+
+
+def forgotten(service, seed, secrets):
+    """Sooner or later no party has any of these bytes of a request that is over."""
+    what = [drawn(seed, begin, count) for begin, count in secrets]
+    service.wait(lambda: all(memory_has(p.process, what) is not True for p in service.parties), 'a party has a request that is over')
 
 
 def look(job, seen):

@@ -3,9 +3,12 @@
  * serve_model.py.
  *
  *     odd_client CONFIG differ   sends party 2 another request of the same id; prints the statuses
+ *     odd_client CONFIG known    does as it should
  *     odd_client CONFIG trees    sends keys of another job's trees, which stand for nothing
  *     odd_client CONFIG alone    sends party 0 alone a request, and is gone when it is there
- *     odd_client CONFIG old      the same, a request of version 1, and no request */
+ *     odd_client CONFIG old      the same, a request of version 1, and no request
+ *
+ * It says the seed of its random bytes (same_bytes()) on standard error. */
 #include <stdio.h>
 #include <string.h>
 #include <uvcc/dialog.h>
@@ -117,7 +120,8 @@ static int talk(const client_config *c, const char *how) {
     const uint64_t seed = uvcc_host_now_ns();
     const bool old = strcmp(how, "old") == 0, alone = old || strcmp(how, "alone") == 0;
     const bool trees = strcmp(how, "trees") == 0;
-    uvcc_request *r[2] = {request(c, seed, 5, trees), request(c, seed, trees ? 5 : 6, trees)};
+    const int64_t other = trees || strcmp(how, "known") == 0 ? 5 : 6;
+    uvcc_request *r[2] = {request(c, seed, 5, trees), request(c, seed, other, trees)};
     end e[UVCC_PARTIES] = {0};
     uvcc_net_config n;
     uvcc_net *net = NULL;
@@ -129,6 +133,7 @@ static int talk(const client_config *c, const char *how) {
     for (unsigned p = 0; p < count && rc == 0; p++)
         rc = add(net, c, p, &e[p]);
     bool sent = !old;
+    (void)fprintf(stderr, "%llu\n", (unsigned long long)seed);
     while (rc == 0 && !(sent && over(e, r, alone))) {
         if (!sent && e[0].open)
             sent = (rc = send_old(e[0].d)) == 0;

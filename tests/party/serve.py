@@ -15,6 +15,7 @@ import tempfile
 import time
 import traceback
 
+from infer import drawn, forgotten, memory_has
 from job import Service, WAIT_S, address, changed
 
 FEATURES, HIDDEN, CLASSES, FRAC, ROWS, SCALE = 6, 5, 3, 12, 4, 2
@@ -335,6 +336,24 @@ def old(s):
     s.stop()
 
 
+# Of a request of a row: behind its id and three salts two components, which are drawn.
+COMPONENTS = [(112, 8 * FEATURES), (112 + 8 * FEATURES, 8 * FEATURES)]
+
+
+def forgets(s):
+    """Shares of a request that is over are in the memory of no party, though nobody asks anything else; of one that waits they are."""
+    s.start_all()
+    for _ in range(2):
+        status, out, err = s.ended(odd(s, 'alice', 'known'))
+        assert (status, out) == (0, '0 0 0\n'), (status, out, err)
+        forgotten(s, int(err), COMPONENTS)
+    status, out, err = s.ended(odd(s, 'alice', 'alone'))
+    assert status == 0, (status, out, err)
+    waiting = [drawn(int(err), *COMPONENTS[0])]
+    s.wait(lambda: memory_has(s.parties[0].process, waiting) is not False, 'a request that waits is in memory')
+    s.stop()
+
+
 def stuck(s):
     """A request that one party alone has holds up nobody else, and its own client until it is dropped."""
     s.start_all()
@@ -455,7 +474,7 @@ def wrong_client(s):
 
 
 CASES = [wrong_party, wrong_client, one, several, idle, audited, unlisted, refused, killed_client, killed_party, away, unknown_name, mismatch,
-         old, stuck]
+         old, forgets, stuck]
 LIMITS = {'stuck': {'waiting': 1}}
 
 

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import traceback
 
-from infer import memory_has, read_json
+from infer import forgotten, memory_has, read_json
 from job import Service, WAIT_S, changed
 
 LISTS = [[71, 5, 88, 23, 61, 14, 96, 42, 9, 77, 30], [17, 66, 2, 91, 58, 12, 35, 84], [44, 19, 73, 50, 8, 95, 27, 60, 33]]
@@ -181,6 +181,27 @@ def odd(a, directory):
         s.end()
 
 
+def forgets(a, directory):
+    """Keys of a request that is over are in the memory of no party, though nobody asks anything else."""
+    tokens = len(LISTS[0])
+    s = Transformer(a, 'gpt2', directory, gives='last', tokens=tokens)
+    # Behind the id and three salts six blocks of roots, of which the first bit is not drawn.
+    roots = [(112 + 16 * tokens * block + 1, 15) for block in range(6)]
+    try:
+        s.start_all()
+        s.answered(LISTS[:1], 'last')
+        process = subprocess.Popen([a.odd, 'client-0.json', 'known'], cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
+        while process.poll() is None:
+            s.hear(0.05)
+        out, err = process.communicate()
+        assert (process.returncode, out) == (0, '0 0 0\n'), (process.returncode, out, err)
+        forgotten(s, int(err), roots)
+        s.stop()
+    finally:
+        s.end()
+
+
 def public(a, directory):
     """Public weights: the client embeds, by its own copy of the checkpoint or somewhere else. A party that has died begins
     anew with them."""
@@ -313,7 +334,7 @@ def refusals(a, directory):
 def differs(a, directory):
     """A client whose `run` is another one than the parties' is refused, by the member's name, at both ends; whatever it is."""
     s = Transformer(a, 'bert_labels', directory, padding=True, gives='labels')
-    other = {'value_bits': 8, 'inner_bits': 6, 'weight_bits': 5, 'frac_bits': 15, 'mode': 'exact-dcf', 'sequences': 2,
+    other = {'value_bits': 8, 'inner_bits': 6, 'index_bits': 8, 'weight_bits': 5, 'frac_bits': 15, 'mode': 'exact-dcf', 'sequences': 2,
              'weights_owner': 2, 'gives': 'pooled', 'tokens': TOKENS - 1,
              'model': {**s.run['model'], 'num_hidden_layers': s.run['model']['num_hidden_layers'] + 1}}
     try:
@@ -335,7 +356,7 @@ def without(members, name):
     return {key: value for key, value in members.items() if key != name}
 
 
-CASES = [secret, batches, alone, public_keys, rows, odd, public, copies, fast, differs, refusals]
+CASES = [secret, batches, alone, public_keys, rows, odd, forgets, public, copies, fast, differs, refusals]
 
 
 def main():

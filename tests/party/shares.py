@@ -255,6 +255,44 @@ def damaged(s):
     yield with_byte(len(good) - 1), 'is damaged'
 
 
+def damaged_later(a, directory):
+    """A file that is damaged under the parties: streamed weights are never wrong ones, the party that reads it ends, with its
+    name, and its peers say whose it was; in memory weights are what they were."""
+    for weights in ('shared', 'streamed'):
+        place = f'{directory}/{weights}'
+        os.mkdir(place)
+        s = Shared(a, place, 'serve', gives='logits', weights=weights)
+        try:
+            s.made()
+            for p in range(3):
+                s.start(p)
+            assert s.asked() == s.wanted(), weights
+            path = s.path(2)
+            with open(path, 'r+b') as f:
+                f.seek(HEAD + 100)
+                byte = f.read(1)
+                f.seek(HEAD + 100)
+                f.write(bytes([byte[0] ^ 1]))
+            status, said = s.checked(2)
+            assert status == 2 and 'is damaged' in said, (status, said)
+            if weights == 'shared':
+                assert s.asked() == s.wanted()
+                s.stop()
+                continue
+            client = s.asks()
+            s.wait(lambda s=s: not any(s.alive(p) for p in range(3)), 'all parties end')
+            codes = [p.process.returncode for p in s.parties]
+            assert codes == [1, 1, 2] and '.shares: is damaged' in s.parties[2].err, (codes, s.parties[2].err)
+            heard = ['party 2 stopped: a host cannot read its own data' in s.parties[p].err for p in range(2)]
+            assert any(heard), [p.err for p in s.parties]
+            for p in range(2): # the other one may have heard it from that one first
+                assert heard[p] or f'party {1 - p} stopped: a peer aborted' in s.parties[p].err, s.parties[p].err
+            client.kill()
+            client.wait()
+        finally:
+            s.end()
+
+
 def refusals(a, directory):
     s = Shared(a, directory)
     try:
@@ -354,7 +392,10 @@ def again(a, directory):
         assert there() == sorted(['lock', *names, 'party-1.shares.old']), there()
         os.remove(f'{directory}/shares/party-1.shares.old')
         first = bytes_of()
+        with open(f'{directory}/shares/party-2.shares.71.tmp', 'wb') as f: # of one with --force, and this one is refused
+            f.write(b'half')
         refused = run()
+        assert there() == ['lock', *names], there()
         assert refused.returncode == 2 and 'party-0.shares is there already' in refused.stderr and '--force' in refused.stderr, refused.stderr
         assert bytes_of() == first
         os.remove(f'{directory}/shares/party-0.shares') # brought to party 0
@@ -399,9 +440,68 @@ def again(a, directory):
         s.end()
 
 
+def raced(a, directory):
+    """Three processes split into the same directory at a time, and some are killed at one step or another of theirs: what has names
+    is of one sharing, or the next sharing replaces it and takes away what is left."""
+    s = Shared(a, directory)
+    names = [f'party-{p}.shares' for p in range(3)]
+    s.made('other') # writes share.json
+    sizes = [os.path.getsize(f'{directory}/other/{name}') for name in names]
+    place = f'{directory}/shares'
+
+    def start(*words):
+        return subprocess.Popen([s.uvcc, 'party', '--config', 'share.json', '--share', 'shares', *words], cwd=directory, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, text=True)
+
+    def ids():
+        """Of each file that is there, which is as long as it should be: files get their names when they are whole."""
+        found = []
+        for name, size in zip(names, sizes):
+            if os.path.exists(f'{place}/{name}'):
+                with open(f'{place}/{name}', 'rb') as f:
+                    data = f.read()
+                assert len(data) == size, (name, len(data))
+                found.append(data[16:48])
+        return found
+
+    def whole():
+        return len(ids()) == 3 and len(set(ids())) == 1
+    steps = [None, 'lock', '{pid}.tmp', 'unfinished', 'party-0.shares', 'party-1.shares', 'party-2.shares']
+    for turn in range(2 * len(steps)):
+        if turn % 3 != 2:
+            shutil.rmtree(place, ignore_errors=True)
+        had = whole()
+        forces = [(turn + i) % 3 == 0 for i in range(3)] if turn % 2 else [False] * 3
+        all_of = [start(*['--force'] * force) for force in forces]
+        ends = [steps[(turn * (i + 1) + i) % len(steps)] for i in range(3)]
+        while any(p.poll() is None for p in all_of):
+            there = os.listdir(place) if os.path.isdir(place) else []
+            for process, end in zip(all_of, ends):
+                if end is not None and any(name.endswith(end.format(pid=process.pid)) for name in there):
+                    process.kill()
+        said = [p.communicate()[1] for p in all_of]
+        codes = [p.returncode for p in all_of]
+        for code, words_of in zip(codes, said):
+            assert code in (0, -9) or (code == 2 and ('another process uses it' in words_of or 'is there already' in words_of)), (codes, said)
+        assert any(forces) or codes.count(0) <= (not had), (codes, had, said)
+        left = ids()
+        assert os.path.exists(f'{place}/unfinished') or not left or whole(), (turn, ends, codes)
+        kept = whole()
+        last = start()
+        said = last.communicate()[1]
+        assert last.returncode == (2 if kept else 0), (turn, ends, codes, said)
+        assert whole() and (not kept or ids() == left), (turn, ends, codes)
+        assert sorted(os.listdir(place)) == ['lock', *names], (turn, ends, codes, os.listdir(place))
+        if turn % 5 == 0:
+            for p in range(3):
+                s.write(p)
+                status, said = s.checked(p)
+                assert status == 0, said
+
+
 CASES = {'infers': infers, 'streams': streams, 'serves': serves, 'serves_streamed': serves_streamed,
-         'other_sharings': other_sharings, 'refusals': refusals, 'words': words, 'full': full,
-         'again': again}
+         'other_sharings': other_sharings, 'damaged_later': damaged_later, 'refusals': refusals, 'words': words, 'full': full,
+         'again': again, 'raced': raced}
 
 
 def main():

@@ -133,6 +133,9 @@ class Runs(unittest.TestCase):
                 self.assertIsNone(s.output(0, 77))
                 self.assertIsNone(s.output(5, OUT_Y))
                 self.assertEqual(s.stats().steps_finished, 1)
+                kept = s.stats().memory_bytes
+                s.trim()
+                self.assertLess(s.stats().memory_bytes, kept)
                 self.assertTrue(s.peer_info(s.peers[0]).connected)
                 self.assertEqual(s.root(), finished[s.party].root)
             t.close()

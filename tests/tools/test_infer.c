@@ -292,6 +292,40 @@ static void test_calibration(void **state) {
     json_decref(given);
 }
 
+/* Cells of the activation's table: those that frac_bits give, or others, which give another answer
+ * and take fewer keys in mode FAST; the twin has the same. */
+static void test_index_bits(void **state) {
+    (void)state;
+    static const struct {
+        const char *more;
+        int bits;
+    } all[] = {{"--frac-bits 12", 7}, {"", 9}, {"--index-bits 9", 9}, {"--index-bits 5", 5}};
+    json_t *top[4];
+    json_int_t keys[4];
+    for (unsigned i = 0; i < 4; i++) {
+        char more[WORDS];
+        snprintf(more, sizeof more, "--mode exact --value-bits 7 --inner-bits 7 --check %s",
+                 all[i].more);
+        json_t *j = infer_of("gpt2", more);
+        assert_int_equal(number(j, "index_bits"), all[i].bits);
+        assert_true(json_is_true(json_object_get(json_object_get(j, "check"), "twin_equal")));
+        top[i] = json_incref(json_object_get(j, "top"));
+        json_decref(j);
+        snprintf(more, sizeof more, "--value-bits 7 --inner-bits 7 %s", all[i].more);
+        j = infer_of("gpt2", more);
+        keys[i] = json_integer_value(json_object_get(j, "bytes_preprocessing"));
+        json_decref(j);
+    }
+    assert_true(json_equal(top[1], top[2]) && !json_equal(top[2], top[3]));
+    assert_true(keys[1] == keys[2] && keys[3] < keys[2]);
+    for (unsigned i = 0; i < 4; i++)
+        json_decref(top[i]);
+    char *said = output_of("infer --model " MODELS "gpt2 --ids 1 --value-bits 7 --inner-bits 7 "
+                           "--index-bits 8");
+    assert_non_null(strstr(said, "weight_bits 4, index_bits 8\n"));
+    free(said);
+}
+
 /* Nothing is left of what was interrupted. */
 static void test_interrupted(void **state) {
     (void)state;
@@ -408,8 +442,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_receivers),   cmocka_unit_test(test_view),
         cmocka_unit_test(test_readme),      cmocka_unit_test(test_questions),
         cmocka_unit_test(test_text),        cmocka_unit_test(test_outputs),
-        cmocka_unit_test(test_calibration), cmocka_unit_test(test_interrupted),
-        cmocka_unit_test(test_generate),    cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_calibration), cmocka_unit_test(test_index_bits),
+        cmocka_unit_test(test_interrupted), cmocka_unit_test(test_generate),
+        cmocka_unit_test(test_refusals),
     };
     if (argc != 2 || !find_tool(argv[1]))
         return 2;

@@ -268,7 +268,8 @@ static void test_fold(void **state) {
     assert_int_equal(c.config.plain_norms, 1);
     container_close(&c);
     char *said = output_of("model check w.uvm");
-    assert_non_null(strstr(said, "Fixed point, frac_bits 16, is off double precision by 0.000"));
+    assert_non_null(
+        strstr(said, "Fixed point, frac_bits 16, index_bits 9, is off double precision by 0.000"));
     free(said);
     said = output_of("model inspect " MODELS "gpt2 --fold");
     assert_non_null(strstr(said, " of embeddings, which are the caller's\n"));
@@ -337,7 +338,8 @@ static void test_container(void **state) {
     free(bytes);
     free(said);
     said = output_of("model check w.uvm");
-    assert_non_null(strstr(said, "Fixed point, frac_bits 16, is off double precision by 0.000"));
+    assert_non_null(
+        strstr(said, "Fixed point, frac_bits 16, index_bits 9, is off double precision by 0.000"));
     free(said);
     refused("model check w.uvm --input x", "--input is of a checkpoint's directory");
     assert_int_equal(unlink("w.uvm"), 0);
@@ -652,6 +654,39 @@ static void test_other_words(void **state) {
     remove_tree("m");
 }
 
+/* What a file of weights says, a pass of it has. ReLU has no table. */
+static void test_index_bits(void **state) {
+    (void)state;
+    json_t *j = json_of("model inspect " MODELS "gpt2 --frac-bits 12", EXIT_DONE);
+    assert_int_equal(number(j, "index_bits"), 7);
+    json_decref(j);
+    char *said = output_of("model inspect " MODELS "gpt2 --index-bits 6");
+    assert_non_null(strstr(said, "inner_bits 7, index_bits 6; "));
+    free(said);
+    for (unsigned given = 0; given < 2; given++) {
+        free(output_of(given ? "model convert " MODELS "gpt2 --index-bits 6 --out w.uvm"
+                             : "model convert " MODELS "gpt2 --out w.uvm"));
+        j = json_of("model check w.uvm", EXIT_DONE);
+        assert_int_equal(number(j, "index_bits"), given ? 6 : 9);
+        json_decref(j);
+        refused("model check w.uvm --index-bits 6", "--index-bits does nothing with a file");
+        assert_int_equal(unlink("w.uvm"), 0);
+    }
+    j = check_of("gpt2", "--index-bits 6", EXIT_DONE);
+    assert_int_equal(number(j, "index_bits"), 6);
+    json_decref(j);
+    copy_model("gpt2");
+    edit("config.json", "\"gelu_new\"", "\"relu\"");
+    j = json_of("model inspect m", EXIT_DONE);
+    assert_true(json_is_null(json_object_get(j, "index_bits")));
+    assert_true(json_is_null(json_object_get(j, "refused")));
+    json_decref(j);
+    refused("model convert m --index-bits 6 --out w.uvm",
+            "index_bits: does nothing with ReLU, which has no table");
+    refused("infer --model m --ids 1 --index-bits 6",
+            "index_bits: does nothing with ReLU, which has no table");
+}
+
 /* Edits that leave the header's length as it is. */
 static void test_tensors(void **state) {
     (void)state;
@@ -922,6 +957,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_pipes),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_other_words),
+        cmocka_unit_test(test_index_bits),
         cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_inputs),
         cmocka_unit_test(test_options),

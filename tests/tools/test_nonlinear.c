@@ -279,7 +279,9 @@ static void stops_when_interrupted(void **state) {
     (void)state;
     outcome o = interrupt_tool("nonlinear softmax --inputs 16777216", "stdout");
     assert_int_equal(o.status, 130);
-    assert_string_equal(o.err, "uvcc nonlinear: softmax: interrupted\n");
+    assert_string_equal(o.err,
+                        "uvcc: interrupted; what runs comes to its end first (once more ends "
+                        "it at once)\nuvcc nonlinear: softmax: interrupted\n");
     assert_int_equal(lines(o.out), 1);
     forget(&o);
 }

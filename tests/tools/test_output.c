@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "escape.h"
+#include "interrupt.h"
 #include "report.h"
 #include "svg.h"
 
@@ -310,7 +311,8 @@ static void ends_in_order(void **state) {
     write_rows();
     for (unsigned i = 0; i < 3; i++) {
         outcome o = signal_tool(LONG " --json j --trace trace --record logs", "stderr", endings[i]);
-        if (o.status != 130 || strstr(o.err, "interrupted in step") == NULL)
+        const char *said = strstr(o.err, "uvcc: interrupted; what runs comes to its end first");
+        if (o.status != 130 || said == NULL || strstr(said, "interrupted in step") == NULL)
             fail_msg("signal %d: status %d, signal %d, %s", endings[i], o.status, o.signal, o.err);
         forget(&o);
         assert_int_equal(entries("."), 1);
@@ -319,6 +321,44 @@ static void ends_in_order(void **state) {
         remove_tree("logs");
     }
     forget_rows();
+}
+
+/* A step that never ends: the first interruption is said when it comes, the second ends it. */
+static int wait_for_ever(bool saying) {
+    const int to = open("said", O_WRONLY | O_CREAT | O_EXCL, 0600);
+    if (to < 0 || dup2(to, STDERR_FILENO) < 0)
+        return 1;
+    interrupt_begin();
+    if (saying)
+        interrupt_catch_saying();
+    else
+        interrupt_catch();
+    if (raise(SIGTERM) != 0 || !interrupted() || write(to, "waits\n", 6) != 6)
+        return 2;
+    (void)raise(SIGTERM);
+    return 3;
+}
+
+static void says_that_it_waits(void **state) {
+    static const char *const said[] = {
+        "waits\nuvcc: interrupted\n",
+        "uvcc: interrupted; what runs comes to its end first (once more ends it at once)\nwaits\n"
+        "uvcc: interrupted\n"};
+    (void)state;
+    for (unsigned saying = 0; saying < 2; saying++) {
+        int status;
+        const pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0)
+            _exit(wait_for_ever(saying));
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), EXIT_INTERRUPTED);
+        char *text = read_all("said");
+        assert_string_equal(text, said[saying]);
+        free(text);
+        assert_int_equal(unlink("said"), 0);
+    }
 }
 
 /* Nothing has to end in order before the parties speak, however long it takes to get there. */
@@ -649,6 +689,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(closed_descriptors),
         cmocka_unit_test(full_disks),
         cmocka_unit_test(ends_in_order),
+        cmocka_unit_test(says_that_it_waits),
         cmocka_unit_test(ends_at_once_before_it_begins),
         cmocka_unit_test(ends_at_once),
         cmocka_unit_test(no_reader),

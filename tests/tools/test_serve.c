@@ -393,6 +393,7 @@ static void test_terms(void **state) {
                              .tokens = 65536,
                              .value_bits = 12,
                              .inner_bits = 12,
+                             .index_bits = 10,
                              .weight_bits = 16,
                              .mode = 2,
                              .padding = true,
@@ -413,6 +414,7 @@ static void test_terms(void **state) {
                  {"tokens", {.tokens = 1}, 0, 0, 0},
                  {"value_bits", {.value_bits = 11}, 0, 0, 0},
                  {"inner_bits", {.inner_bits = 8}, 0, 0, 0},
+                 {"index_bits", {.index_bits = 4}, 0, 0, 0},
                  {"weight_bits", {.weight_bits = 15}, 0, 0, 0},
                  {"mode", {.mode = 1}, 0, 0, 0},
                  {"weights_owner", {0}, 0, 1, 0},
@@ -433,6 +435,7 @@ static void test_terms(void **state) {
         t.tokens = c->tokens != 0 ? c->tokens : t.tokens;
         t.value_bits = c->value_bits != 0 ? c->value_bits : t.value_bits;
         t.inner_bits = c->inner_bits != 0 ? c->inner_bits : t.inner_bits;
+        t.index_bits = c->index_bits != 0 ? c->index_bits : t.index_bits;
         t.weight_bits = c->weight_bits != 0 ? c->weight_bits : t.weight_bits;
         t.mode = c->mode != 0 ? c->mode : t.mode;
         t.padding = !c->padding;
@@ -444,6 +447,20 @@ static void test_terms(void **state) {
         const uvcc_request_shape s = serving_request(&other, 2);
         serving_names(serving_differs(&f, &s), "", names);
         assert_string_equal(names, cases[i].name);
+    }
+    /* Cells that frac_bits give, said or not, are the same, and nothing in the request. */
+    static const uint32_t same[][2] = {{12, 7}, {13, 8}, {14, 9}, {20, 9}};
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        serving_form unsaid = f, said = f;
+        model_pass t = {.frac_bits = same[i][0], .sequences = 1, .tokens = 1, .inner_bits = 3};
+        serving_put_terms(&unsaid, &t, 0, 0);
+        assert_int_equal(unsaid.terms[1], 3);
+        t.index_bits = same[i][1];
+        serving_put_terms(&said, &t, 0, 0);
+        assert_memory_equal(said.terms, unsaid.terms, sizeof said.terms);
+        t.index_bits--;
+        serving_put_terms(&said, &t, 0, 0);
+        assert_int_equal(said.terms[1], 3 | (same[i][1] - 1) << 4);
     }
     char names[SERVING_NAMES_BYTES];
     const serving_form row = serving_perceptron(5, 3, 12, 8);

@@ -256,6 +256,17 @@ static void test_open_while_changed(void **state) {
         assert_int_equal(shares_read(&f, SHARES_PIECE_WORDS, 1, &lo, &hi, &m), -1);
     }
     write_file(s.path[p], good, len);
+    assert_int_equal(shares_read(&f, 0, 1, &lo, &hi, &m), 0);
+    good[SHARES_HEAD_BYTES + 5] ^= 1; /* written over: of the piece that was read last it shows once
+                                         that is not kept any more */
+    write_file(s.path[p], good, len);
+    assert_int_equal(shares_read(&f, 1, 1, &lo, &hi, &m), 0);
+    shares_forget(&f);
+    for (size_t i = 0; i < SHARES_PIECE_WORDS; i++)
+        assert_true(f.piece[i] == 0);
+    assert_int_equal(shares_read(&f, 1, 1, &lo, &hi, &m), -1);
+    good[SHARES_HEAD_BYTES + 5] ^= 1;
+    write_file(s.path[p], good, len);
     assert_int_equal(shares_check(&f, &m), 0);
     assert_int_equal(unlink(s.path[p]), 0);
     write_file(s.path[p], good, SHARES_HEAD_BYTES);

@@ -596,6 +596,30 @@ static void acks_of_what_is_ahead(void **state) {
     end(&peer);
 }
 
+/* A peer that is gone never acknowledges what it was sent; what came from it before is not kept for
+ * its sake. */
+static void spare_buffers_go(void **state) {
+    (void)state;
+    const uint32_t ids[UVCC_MSG_MAX_CHUNKS] = {2};
+    static uint8_t bytes[2 * AHEAD_MESSAGE];
+    fix f, peer;
+    uvcc_link_msg *m;
+    begin_ahead(&f, &peer, 2);
+    assert_int_equal(feed(&peer, bytes, sent(&f, bytes, sizeof bytes)), 0);
+    message_is_there(&peer);
+    assert_int_equal(uvcc_link_msg_new(peer.l, UVCC_FRAME_OPEN_BATCH, 100, &m), 0);
+    memset(uvcc_link_msg_data(m), 1, 100);
+    assert_int_equal(uvcc_link_send(peer.l, m, STEP, 2, ids, 1, peer.now), 0);
+    assert_true(sent(&peer, bytes, sizeof bytes) != 0);
+    const size_t kept = peer.mem.live_bytes;
+    peer.now += 150000000;
+    uvcc_link_on_timer(peer.l, peer.now);
+    assert_false(uvcc_link_drained(peer.l));
+    assert_true(peer.mem.live_bytes + AHEAD_MESSAGE <= kept);
+    end(&f);
+    end(&peer);
+}
+
 int main(void) {
     uint64_t seed = 42;
     test_rand_bytes(&seed, content, sizeof content);
@@ -605,6 +629,7 @@ int main(void) {
         cmocka_unit_test(as_if_fed),
         cmocka_unit_test(forged_pieces_are_wiped),
         cmocka_unit_test(cut_pieces_are_wiped),
+        cmocka_unit_test(spare_buffers_go),
         cmocka_unit_test(next_is_sealed_ahead),
         cmocka_unit_test(streams_end_with_what_is_ahead),
         cmocka_unit_test(acks_of_what_is_ahead),

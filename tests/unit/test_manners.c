@@ -194,8 +194,8 @@ static void test_too_early(void **state) {
             uvcc_session_rx_filled(s, peer, 1, 0));
     REFUSES(s, UVCC_ERR_USAGE, "no transmit 7", uvcc_session_transmit_done(s, peer, 7, 1, 0));
     REFUSES(s, UVCC_ERR_USAGE, "other than 0", uvcc_session_abort(s, UVCC_ABORT_NONE, 0));
-    REFUSES(s, UVCC_ERR_USAGE, "22 is no reason",
-            uvcc_session_abort(s, UVCC_ABORT_INTERNAL + 1, 0)); /* the last one, and one more */
+    REFUSES(s, UVCC_ERR_USAGE, "23 is no reason",
+            uvcc_session_abort(s, UVCC_ABORT_DATA + 1, 0)); /* the last one, and one more */
     REFUSES(s, UVCC_ERR_USAGE, "65535 is no reason", uvcc_session_abort(s, UINT16_MAX, 0));
     assert_int_equal(uvcc_session_abort(s, UVCC_ABORT_HOST, 0), 0);
     REFUSES(s, UVCC_ERR_STATE, "ended already", uvcc_session_abort(s, UVCC_ABORT_HOST, 0));

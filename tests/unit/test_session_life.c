@@ -747,6 +747,43 @@ static void test_close_info(void **state) {
     end(&f);
 }
 
+/* What a session keeps for the next step goes back, whenever that is asked, and steps go on. */
+static void test_trim(void **state) {
+    (void)state;
+    fix f;
+    begin(&f, false, NULL);
+    uvcc_session_trim(NULL);
+    uvcc_session_trim(f.t.s[0]);
+    triangle_start(&f.t);
+    triangle_ready(&f.t);
+    one_step(&f, 0);
+    unsigned kept = 0;
+    for (unsigned i = 0; i < 3; i++) {
+        uvcc_session *s = f.t.s[i];
+        kept += s->tensors.kept + s->wire.kept != 0;
+        uvcc_session_trim(s);
+        assert_int_equal(s->tensors.held_bytes, s->tensors.used_bytes);
+        assert_int_equal(s->wire.held_bytes, s->wire.used_bytes);
+    }
+    assert_int_equal(kept, 3);
+    const int64_t x[COLS] = {1, -2, 3, -4};
+    triangle_agree(&f.t, 1, 0);
+    for (unsigned i = 0; i < 3; i++)
+        uvcc_session_trim(f.t.s[i]);
+    triangle_input(&f.t, 1, 1, IN_X, x);
+    while (f.t.finished[0] < 2) {
+        assert_true(triangle_turn(&f.t));
+        for (unsigned i = 0; i < 3; i++)
+            uvcc_session_trim(f.t.s[i]);
+    }
+    triangle_finish(&f.t, 2);
+    for (unsigned i = 0; i < 3; i++) {
+        uvcc_session_trim(f.t.s[i]); /* outputs stay */
+        assert_memory_equal(uvcc_session_output(f.t.s[i], 1, OUT_X), x, sizeof x);
+    }
+    end(&f);
+}
+
 /* A packet says whose it is, and wrong calls are refused, not fatal. */
 static void test_getters(void **state) {
     (void)state;
@@ -810,6 +847,7 @@ int main(void) {
         cmocka_unit_test(test_handshake_info),
         cmocka_unit_test(test_step_info),
         cmocka_unit_test(test_close_info),
+        cmocka_unit_test(test_trim),
         cmocka_unit_test(test_getters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -450,11 +450,11 @@ static int open_run(run *r) {
     r->first = r->o->job != NULL ? r->o->party : 0;
     r->end = r->o->job != NULL ? r->o->party + 1 : UVCC_PARTIES;
     if (r->o->job != NULL)
-        interrupt_catch();
+        interrupt_catch_saying();
     int status = open_host(r);
     if (status == EXIT_DONE)
         status = r->peers != NULL ? peers_meanwhile(r->peers, set_up, r) : set_up(r);
-    interrupt_catch();
+    interrupt_catch_saying();
     for (unsigned p = r->first; p < r->end && status == EXIT_DONE; p++)
         status = start_party(r, p);
     r->until_ready = parties_here(r);

@@ -190,7 +190,7 @@ static int apply_options(subject *s) {
     s->frac_bits = c->frac_bits;
     s->value_bits = c->value_bits != 0 ? c->value_bits : 7;
     s->inner_bits = c->inner_bits != 0 ? c->inner_bits : s->value_bits;
-    s->index_bits = c->activation != UVCC_NL_RELU ? uvcc_model_index_bits(c) : 0;
+    s->index_bits = description_index_bits(c);
     return EXIT_DONE;
 }
 

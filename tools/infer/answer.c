@@ -239,9 +239,11 @@ void infer_show(const infer *f) {
                   f->p.in.padding != NULL ? ", padding among them" : "");
     (void)fprintf(to,
                   "numbers          %s, frac_bits %u, value_bits %u, inner_bits %u, "
-                  "weight_bits %u\n",
+                  "weight_bits %u",
                   modes[f->p.config.mode], f->p.config.frac_bits, plain_value_bits(&f->p),
                   plain_inner_bits(&f->p), f->p.config.weight_bits);
+    description_show_index(&f->p.config, to);
+    (void)fputc('\n', to);
     if (o->check)
         show_checked(f, to);
     (void)fprintf(to, "time             %.2f s, and %.2f s to share the weights\n", f->pass_s,
@@ -329,6 +331,7 @@ json_t *infer_json(const infer *f) {
         {"value_bits", json_integer(plain_value_bits(&f->p))},
         {"inner_bits", json_integer(plain_inner_bits(&f->p))},
         {"weight_bits", json_integer(f->p.config.weight_bits)},
+        {"index_bits", description_index_json(&f->p.config)},
         {"parameters", json_integer((json_int_t)uvcc_model_parameters(&f->p.config))},
         {"check", o->check ? checked_json(f) : json_null()},
         {"view", o->view ? view_json(f) : json_null()},

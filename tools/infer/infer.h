@@ -18,8 +18,9 @@ typedef struct infer_options {
     const char *model, *input, *text, *ids, *calibrate, *to, *output; /* NULL: not given */
     const char *agreed; /* where the number of tokens stands that all three agreed to, so that none
                            of a file is cut off; NULL: it is this command's, --tokens */
-    uint32_t tokens, threads;                                             /* 0: not given */
-    uint32_t gives, mode, frac_bits, value_bits, weight_bits, inner_bits; /* bits 0: not given */
+    uint32_t tokens, threads; /* 0: not given */
+    uint32_t gives, mode;
+    uint32_t frac_bits, value_bits, weight_bits, inner_bits, index_bits; /* 0: not given */
     uint32_t public_weights, weights_owner, input_owner;
     uint8_t receiver;   /* of `to` */
     uint32_t generate;  /* tokens, of infer_generate() */

@@ -274,6 +274,7 @@ int infer_load(infer *f) {
                                           .value_bits = o->value_bits,
                                           .weight_bits = o->weight_bits,
                                           .inner_bits = o->inner_bits,
+                                          .index_bits = o->index_bits,
                                           .mode = o->mode,
                                           .takes = o->public_weights ? TAKES_HIDDEN
                                                    : o->view         ? TAKES_ONE_HOT

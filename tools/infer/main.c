@@ -54,6 +54,8 @@ static const flag options[] = {
      "|value on the way| is below 2^N (one more than the calibration needs)"},
     {"inner-bits", "N", FLAG_COUNT, AT(o.inner_bits), 1, 12, NULL,
      "the same of scores and inputs of the activation (likewise)"},
+    {"index-bits", "N", FLAG_COUNT, AT(o.index_bits), 4, 10, NULL,
+     "GeLU and SiLU are looked up in cells of 2^-N (--frac-bits less 5, 9 at most)"},
     {"weight-bits", "N", FLAG_COUNT, AT(o.weight_bits), 1, 16, NULL,
      "|weight| is below 2^N (the least that holds them, 4 at least)"},
     {"fold", NULL, FLAG_SWITCH, AT(o.fold), 0, 0, NULL,

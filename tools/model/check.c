@@ -136,6 +136,13 @@ static void show_need(const check *c, bool inner, FILE *to) {
                       bits > have ? ", too few" : "");
 }
 
+static void show_twin(const check *c, FILE *to) {
+    (void)fprintf(to, "Fixed point, frac_bits %u", c->p.config.frac_bits);
+    description_show_index(&c->p.config, to);
+    (void)fprintf(to, ", is off double precision by %.3g (rms %.3g)\n", c->twin.most,
+                  plain_rms(&c->twin));
+}
+
 static void show(const check *c, FILE *to) {
     (void)fprintf(to, "Model %s, %u x %u tokens, %s\n", c->kind, c->p.in.sequences, c->p.in.tokens,
                   c->o->input != NULL ? c->o->input : "drawn by the seed");
@@ -153,8 +160,7 @@ static void show(const check *c, FILE *to) {
         (void)fprintf(to, "Double precision is off what --input has by %.3g (rms %.3g)\n",
                       c->given.most, plain_rms(&c->given));
     if (c->p.refused[0] == '\0')
-        (void)fprintf(to, "Fixed point, frac_bits %u, is off double precision by %.3g (rms %.3g)\n",
-                      c->p.config.frac_bits, c->twin.most, plain_rms(&c->twin));
+        show_twin(c, to);
 }
 
 static json_t *to_json(const check *c) {
@@ -165,14 +171,14 @@ static json_t *to_json(const check *c) {
     for (size_t i = 0; i < c->p.r.count; i++)
         json_array_append_new(all, json_pack("{s:s, s:f, s:b}", "name", c->p.r.at[i].name, "most",
                                              c->p.r.at[i].most, "inner", c->p.r.at[i].inner));
-    json_t *o = json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:f, s:s?, s:o}",
-                          "kind", c->kind, "sequences", (int)c->p.in.sequences, "tokens",
-                          (int)c->p.in.tokens, "frac_bits", (int)c->p.config.frac_bits,
-                          "value_bits", (int)plain_value_bits(&c->p), "inner_bits",
-                          (int)plain_inner_bits(&c->p), "weight_bits", (int)c->p.config.weight_bits,
-                          "value_bits_needed", (int)value, "inner_bits_needed", (int)inner,
-                          "least_square", c->p.r.least_square, "most_square", c->p.r.most_square,
-                          "refused", c->p.refused[0] != '\0' ? c->p.refused : NULL, "ranges", all);
+    json_t *o = json_pack(
+        "{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:i, s:i, s:f, s:f, s:s?, s:o}", "kind", c->kind,
+        "sequences", (int)c->p.in.sequences, "tokens", (int)c->p.in.tokens, "frac_bits",
+        (int)c->p.config.frac_bits, "value_bits", (int)plain_value_bits(&c->p), "inner_bits",
+        (int)plain_inner_bits(&c->p), "weight_bits", (int)c->p.config.weight_bits, "index_bits",
+        description_index_json(&c->p.config), "value_bits_needed", (int)value, "inner_bits_needed",
+        (int)inner, "least_square", c->p.r.least_square, "most_square", c->p.r.most_square,
+        "refused", c->p.refused[0] != '\0' ? c->p.refused : NULL, "ranges", all);
     const bool ran = c->p.refused[0] == '\0';
     size_t rows, cols;
     plain_output(&c->p, &rows, &cols);

@@ -551,6 +551,7 @@ int description_config(const model_description *d, const model_pass *pass, uvcc_
     c.value_bits = (uint8_t)pass->value_bits;
     c.weight_bits = (uint8_t)pass->weight_bits;
     c.inner_bits = (uint8_t)pass->inner_bits;
+    c.index_bits = (uint8_t)pass->index_bits;
     c.mode = pass->mode;
     c.weights = pass->public_weights ? UVCC_MODEL_PUBLIC_WEIGHTS : UVCC_MODEL_SECRET_WEIGHTS;
     if (d->rotary) {
@@ -561,8 +562,26 @@ int description_config(const model_description *d, const model_pass *pass, uvcc_
     if (c.mask == UVCC_MODEL_MASK_WINDOW && c.window_period == 0)
         return say(message, message_cap, UVCC_ERR_CONFIG,
                    "attention_layers: global and local ones do not repeat after 64 or fewer");
+    if (c.index_bits != 0 && description_index_bits(&c) == 0)
+        return say(message, message_cap, UVCC_ERR_CONFIG,
+                   "index_bits: does nothing with ReLU, which has no table; leave it out");
     err = uvcc_model_check(&c, message, message_cap);
     if (err == 0)
         *out = c;
     return err;
+}
+
+unsigned description_index_bits(const uvcc_model_config *c) {
+    return c->activation != UVCC_NL_RELU ? uvcc_model_index_bits(c) : 0;
+}
+
+void description_show_index(const uvcc_model_config *c, FILE *to) {
+    const unsigned bits = description_index_bits(c);
+    if (bits != 0)
+        (void)fprintf(to, ", index_bits %u", bits);
+}
+
+json_t *description_index_json(const uvcc_model_config *c) {
+    const unsigned bits = description_index_bits(c);
+    return bits != 0 ? json_integer(bits) : json_null();
 }

@@ -57,7 +57,7 @@ typedef enum model_takes {
 /* Numbers and sizes of a pass, as options and files give them. */
 typedef struct model_pass {
     uint32_t sequences, tokens;
-    uint32_t frac_bits, value_bits, weight_bits, inner_bits;
+    uint32_t frac_bits, value_bits, weight_bits, inner_bits, index_bits;
     uint32_t takes; /* model_takes */
     uint32_t gives; /* model_gives */
     uint32_t mode;  /* uvcc_model_mode */
@@ -75,6 +75,11 @@ extern const char *const model_gives_names[], *const model_mode_names[],
  * under the least numbers, unless UVCC_ERR_USAGE says that there is no such list. */
 int description_config(const model_description *d, const model_pass *pass, uvcc_model_config *out,
                        char *message, size_t message_cap);
+/* Of a model that looks its activation up, of which ReLU has no need: the index_bits, else 0; the
+ * same as text behind other numbers, ", index_bits 9", or nothing; and in JSON, or null. */
+unsigned description_index_bits(const uvcc_model_config *c);
+void description_show_index(const uvcc_model_config *c, FILE *to);
+json_t *description_index_json(const uvcc_model_config *c);
 /* Whether layer l sees less than all tokens before it, of so many. */
 bool description_is_local(const model_description *d, uint32_t layer, uint32_t tokens);
 

@@ -61,6 +61,13 @@ static unsigned value_bits(const view *v) {
     return shown_bits(v->l.pass.value_bits, 7);
 }
 
+/* What of a pass's numbers says how its activation is looked up, of one that is refused too. */
+static uvcc_model_config numbers(const view *v) {
+    return (uvcc_model_config){.activation = v->l.d.activation,
+                               .frac_bits = (uint8_t)v->l.pass.frac_bits,
+                               .index_bits = (uint8_t)v->l.pass.index_bits};
+}
+
 static void show_weights(const view *v, FILE *to) {
     uvcc_model_weight w;
     char shape[40];
@@ -104,6 +111,7 @@ static void show_cost(const view *v, FILE *to) {
 
 static void show(const view *v, FILE *to) {
     const model_description *d = &v->l.d;
+    const uvcc_model_config index = numbers(v);
     (void)fprintf(to, "Model: %s, %u layers, width %u, %u heads of %u columns (%u of keys), ",
                   description_family(d), d->layers, d->width, d->heads, d->head_size, d->kv_heads);
     (void)fprintf(to, "%u units, vocabulary %u, %u positions\n", d->ff_width, d->vocabulary,
@@ -125,6 +133,7 @@ static void show(const view *v, FILE *to) {
     (void)fprintf(to, "\nNumbers: frac_bits %u, value_bits %u, weight_bits %u, inner_bits %u",
                   v->l.pass.frac_bits, value_bits(v), v->l.pass.weight_bits,
                   shown_bits(v->l.pass.inner_bits, value_bits(v)));
+    description_show_index(&index, to);
     (void)fprintf(to, "; greatest weight %.6f needs %u bits, %llu values are clipped\n",
                   v->l.all.most, v->l.all.bits, (unsigned long long)v->l.all.clipped);
     if (v->priced)
@@ -158,6 +167,7 @@ static json_t *cost_json(const view *v) {
 
 static json_t *to_json(const view *v) {
     const model_description *d = &v->l.d;
+    const uvcc_model_config index = numbers(v);
     json_t *ignored = json_array();
     for (size_t i = 0; i < v->l.w.ignored; i++)
         json_array_append_new(ignored, json_string(weights_ignored(&v->l.w, i)));
@@ -170,14 +180,15 @@ static json_t *to_json(const view *v) {
         "dtypes", v->dtypes, "unknown", d->unknown, "parameters",
         (json_int_t)uvcc_model_parameters(&v->l.w.shape), "embedding_parameters",
         (json_int_t)v->embedded);
-    json_t *numbers = json_pack(
-        "{s:i, s:i, s:i, s:i, s:i, s:i, s:s?, s:I}", "sequences", (int)v->l.pass.sequences,
+    json_t *pass = json_pack(
+        "{s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:s?, s:I}", "sequences", (int)v->l.pass.sequences,
         "tokens", (int)v->l.pass.tokens, "frac_bits", (int)v->l.pass.frac_bits, "value_bits",
         (int)value_bits(v), "weight_bits", (int)v->l.pass.weight_bits, "inner_bits",
-        (int)shown_bits(v->l.pass.inner_bits, value_bits(v)), "refused",
-        v->priced ? NULL : v->l.refused, "clipped", (json_int_t)v->l.all.clipped);
-    json_object_update(o, numbers);
-    json_decref(numbers);
+        (int)shown_bits(v->l.pass.inner_bits, value_bits(v)), "index_bits",
+        description_index_json(&index), "refused", v->priced ? NULL : v->l.refused, "clipped",
+        (json_int_t)v->l.all.clipped);
+    json_object_update(o, pass);
+    json_decref(pass);
     json_object_set_new(o, "ignored", ignored);
     json_object_set_new(o, "weights", weights_json(v));
     json_object_set_new(o, "cost", cost_json(v));

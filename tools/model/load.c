@@ -92,6 +92,7 @@ int model_settle(loaded *l, plain_pass *p, const flag_message *m) {
     p->config.weight_bits = (uint8_t)l->pass.weight_bits;
     p->config.value_bits = (uint8_t)l->pass.value_bits;
     p->config.inner_bits = (uint8_t)l->pass.inner_bits;
+    p->config.index_bits = (uint8_t)l->pass.index_bits;
     l->w.shape = p->shape;
     return 0;
 }

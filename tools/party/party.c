@@ -76,12 +76,19 @@ void party_again(party *p, const char *format, ...) {
 }
 
 void party_fail(party *p, int status) {
+    party_fail_by(p, status,
+                  status == EXIT_INTERRUPTED ? UVCC_ABORT_RESTARTED
+                  : status == EXIT_BAD_INPUT ? UVCC_ABORT_DATA
+                                             : UVCC_ABORT_HOST);
+}
+
+void party_fail_by(party *p, int status, uint16_t reason) {
     if (p->status == EXIT_DONE)
         p->status = status;
     if (p->phase == PARTY_ENDING && !p->again)
         return;
     p->again = false;
-    end_run(p, status == EXIT_INTERRUPTED ? UVCC_ABORT_RESTARTED : UVCC_ABORT_HOST, status,
+    end_run(p, reason, status,
             status == EXIT_INTERRUPTED ? "a worker was interrupted" : "a worker has failed");
 }
 

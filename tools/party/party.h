@@ -165,6 +165,8 @@ const char *party_of_steps(const party *p, char out[32]);
 void party_again(party *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* The run is over, and the job for this process; returns status, which is not reported yet. */
 void party_fail(party *p, int status);
+/* The same, for this uvcc_abort_reason, which peers hear; else it follows from the status. */
+void party_fail_by(party *p, int status, uint16_t reason);
 /* Another process of this party has failed: this one does as it did. True: it is so. */
 bool party_plane_failed(party *p);
 /* One line about what is tried again, at a limited rate. */

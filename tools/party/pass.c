@@ -381,6 +381,7 @@ static int set_some(pass *v, const work_worker *w, uvcc_session *s, uint32_t lay
         if (status != EXIT_DONE)
             return status;
     }
+    shares_forget(&v->shares); /* a layer's shares are here for its step alone */
     return EXIT_DONE;
 }
 

@@ -42,6 +42,7 @@ extern const char *const pass_knows[];
         PASS_FLAG("value-bits", NULL, FLAG_COUNT, pass.value_bits, 1, 12, NULL),                   \
         PASS_FLAG("weight-bits", NULL, FLAG_COUNT, pass.weight_bits, 1, 16, NULL),                 \
         PASS_FLAG("inner-bits", NULL, FLAG_COUNT, pass.inner_bits, 1, 12, NULL),                   \
+        PASS_FLAG("index-bits", NULL, FLAG_COUNT, pass.index_bits, 4, 10, NULL),                   \
         PASS_FLAG("weights", "secret|public|shared|streamed", FLAG_CHOICE, weights, 0, 0,          \
                   pass_knows),                                                                     \
         PASS_FLAG("weights-owner", NULL, FLAG_COUNT, weights_owner, 0, UVCC_PARTIES - 1, NULL)

@@ -111,12 +111,11 @@ int share_dir_open(const char *dir, bool force, int *lock) {
     *lock = -1;
     if (why != 0)
         return report_error(EXIT_BAD_INPUT, "--share %s: cannot be made: %s", dir, strerror(why));
-    int status = dir_lock(dir, lock);
-    if (status == EXIT_DONE)
-        status = look(dir, force);
-    if (status == EXIT_DONE)
-        sweep(dir);
-    return status;
+    const int status = dir_lock(dir, lock);
+    if (status != EXIT_DONE)
+        return status;
+    sweep(dir); /* also where the directory is refused: what is left over may be as large as all */
+    return look(dir, force);
 }
 
 /* On the disk before any name is given. What a link leads to, or a pipe, is no mark. */

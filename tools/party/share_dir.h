@@ -12,9 +12,9 @@
 
 enum { SHARE_PATH_BYTES = 4096 };
 
-/* Makes DIR, takes it for this process alone, and takes away what a process that died left under
- * names of its own. Refused: files of shares are there, and neither `force` is given nor were they
- * left unfinished. An exit status after reporting; *lock: for dir_unlock(). */
+/* Makes DIR, takes it for this process alone, and takes away, whatever comes of it, what a process
+ * that died left under names of its own. Refused: files of shares are there, and neither `force` is
+ * given nor were they left unfinished. An exit status after reporting; *lock: for dir_unlock(). */
 int share_dir_open(const char *dir, bool force, int *lock);
 /* The path of the file of a party: an exit status after reporting. */
 int share_dir_path(const char *dir, unsigned party, char path[SHARE_PATH_BYTES]);

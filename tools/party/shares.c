@@ -437,9 +437,14 @@ int shares_check(shares_file *f, const flag_message *m) {
     return rc;
 }
 
-void shares_close(shares_file *f) {
+void shares_forget(shares_file *f) {
     if (f->piece != NULL)
         sodium_memzero(f->piece, (size_t)8 * SHARES_PIECE_WORDS);
+    f->at = UINT64_MAX;
+}
+
+void shares_close(shares_file *f) {
+    shares_forget(f);
     free(f->piece);
     free(f->sealed_piece);
     if (f->path != NULL && f->fd >= 0) /* else it was never opened */

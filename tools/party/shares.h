@@ -69,6 +69,8 @@ int shares_read(shares_file *f, uint64_t from, uint64_t count, uint64_t *lo, uin
 bool shares_name(const char *path, uint8_t id[32]);
 /* Every piece opens: as shares_read(). */
 int shares_check(shares_file *f, const flag_message *m);
+/* The piece that was opened last is not kept: what is read next is read from the file. */
+void shares_forget(shares_file *f);
 void shares_close(shares_file *f);
 
 #endif

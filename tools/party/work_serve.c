@@ -15,6 +15,7 @@
 #include "served.h"
 #include "work.h"
 
+enum { LEFT = 3 };      /* tensors of a request and its answer */
 #define STEPS INT32_MAX /* of one run; then another one begins */
 
 typedef enum entry { WEIGHTS, CHOOSE, SERVE } entry;
@@ -35,6 +36,8 @@ typedef struct serve {
     chosen_at choice[2]; /* the last one, and that before it */
     uint64_t *lo, *hi;   /* a request or an answer, as many rows as the program takes */
     bool reading, read;  /* the shares of an answer are to come; are in lo and hi */
+    uint32_t left;       /* tensors in which the last request is still */
+    bool trims;          /* what the session keeps for reuse has something of it */
     uint32_t turn;       /* choices of this run so far: the same at all three */
     int64_t offer[SERVE_WORDS];
 } serve;
@@ -62,16 +65,19 @@ static int make_room(serve *v) {
                : report_error(EXIT_FAILED, "out of memory");
 }
 
-static void wipe(void *words, size_t bytes) {
-    if (words != NULL)
-        sodium_memzero(words, bytes);
-    free(words);
+static void wipe(const serve *v) {
+    const size_t bytes = room_of(v) * sizeof *v->lo;
+    if (v->lo != NULL)
+        sodium_memzero(v->lo, bytes);
+    if (v->hi != NULL)
+        sodium_memzero(v->hi, bytes);
 }
 
 static void serve_close(void *work) {
     serve *v = work;
-    wipe(v->lo, room_of(v) * sizeof *v->lo);
-    wipe(v->hi, room_of(v) * sizeof *v->hi);
+    wipe(v);
+    free(v->lo);
+    free(v->hi);
     serve_queue_free(v->queue);
     if (v->served != NULL)
         v->kind->close(v->served);
@@ -186,7 +192,26 @@ static int answer(serve *v, uvcc_session *s) {
                                job != NULL ? (size_t)job->shape.out_rows * job->shape.out_cols : 0);
     v->reading = rc != 0;
     v->read = v->read && rc != 0;
+    if (rc == 0) {
+        wipe(v);
+        v->left = LEFT;
+    }
     return later_or("an answer", rc);
+}
+
+/* Nothing is served next, so what was asked and answered last would stay for as long as nobody
+ * asks: zeros take its place. */
+static int forget(serve *v, uvcc_session *s) {
+    const uint32_t tensor[LEFT] = {v->at.asked, v->at.padding, v->at.answer};
+    int rc = 0;
+    wipe(v);
+    while (v->left != 0 && rc == 0) {
+        if (tensor[v->left - 1] != UVCC_NO_TENSOR)
+            rc = uvcc_session_set_shares(s, tensor[v->left - 1], v->lo, v->hi);
+        v->left -= rc == 0;
+        v->trims = true;
+    }
+    return later_or("a request that is over", rc);
 }
 
 /* Columns of a request as the values of a tensor; rows that a client does not ask for are zeros. */
@@ -231,6 +256,7 @@ static int ask(serve *v, uvcc_session *s) {
                                    : set_columns(v, s, v->at.asked, 0, cols);
     if (rc == 0 && padding)
         rc = set_columns(v, s, v->at.padding, cols, 1);
+    wipe(v);
     return later_or("a request", rc);
 }
 
@@ -251,14 +277,17 @@ static int serve_prepare(void *work, const work_worker *w, uvcc_session *s, uint
     serve *v = work;
     uint32_t part;
     if (step == 0) { /* of a new run */
-        v->reading = v->read = false;
+        v->reading = v->read = v->trims = false;
+        v->left = 0;
         v->turn = 0;
         serve_queue_run(v->queue);
         return EXIT_DONE;
     }
     const int status = answer(v, s);
-    if (status != EXIT_DONE || entry_of(v, step, &part) != SERVE)
+    if (status != EXIT_DONE)
         return status;
+    if (entry_of(v, step, &part) != SERVE)
+        return forget(v, s);
     if (part == 0)
         return ask(v, s);
     return v->kind->before_part(v->served, w, s, part);
@@ -274,7 +303,12 @@ static bool serve_ready(void *work, const work_worker *w, uvcc_session *s, uint3
     for (uint32_t p = 0; p < UVCC_PARTIES; p++)
         if (p != v->c.party && uvcc_session_output(s, step, SERVING_OUT_OFFER + p) != NULL)
             return true;
-    return serve_queue_wants(v->queue, uvcc_host_now_ns());
+    if (serve_queue_wants(v->queue, uvcc_host_now_ns()))
+        return true;
+    if (v->trims)
+        uvcc_session_trim(s);
+    v->trims = false;
+    return false;
 }
 
 static const int64_t *serve_input(void *work, const work_worker *w, uint32_t step, uint32_t id) {

@@ -111,14 +111,14 @@ static const char *public_weights(const party *p, const uvcc_event *e) {
 
 static void on_aborted(worker *w, const uvcc_event *e, uint64_t now) {
     party *p = w->party;
-    char place[48];
+    char place[48], by[32];
     w->aborted = true;
     (void)uvcc_session_close(w->session, now);
     if (e->reason == UVCC_ABORT_RESTARTED) {
         party_again(p, "party %u ended the run", e->peer);
         return;
     }
-    if (p->phase == PARTY_ENDING || e->reason == UVCC_ABORT_HOST)
+    if (p->phase == PARTY_ENDING || e->reason == UVCC_ABORT_HOST || e->reason == UVCC_ABORT_DATA)
         return;
     place_text(w, place);
     if (e->reason == UVCC_ABORT_JOB && party_plane_failed(p))
@@ -134,10 +134,12 @@ static void on_aborted(worker *w, const uvcc_event *e, uint64_t now) {
     } else if (why == NULL && w->finished == 0) {
         why = public_weights(p, e);
     }
+    if (e->reason == UVCC_ABORT_PEER) /* the text is of that peer's reason */
+        (void)snprintf(by, sizeof by, "party %u stopped", e->peer);
     party_fail(p, report_error(EXIT_FAILED, "%s stopped: %s%s%s%s%s", place,
-                               uvcc_abort_text(e->reason), e->text != NULL ? ": " : "",
-                               e->text != NULL ? e->text : "", why != NULL ? ": " : "",
-                               why != NULL ? why : ""));
+                               e->reason == UVCC_ABORT_PEER ? by : uvcc_abort_text(e->reason),
+                               e->text != NULL ? ": " : "", e->text != NULL ? e->text : "",
+                               why != NULL ? ": " : "", why != NULL ? why : ""));
 }
 
 /* What must be on the disk before is there before anything else is done about an event. */
@@ -465,7 +467,7 @@ static int give_one(worker *w, const uvcc_io_desc *in, uint64_t now) {
         return 0;
     const int64_t *v = p->kind->input(p->work, &w->place, w->given, in->id);
     if (v == NULL) {
-        party_fail(p, EXIT_FAILED);
+        party_fail_by(p, EXIT_FAILED, UVCC_ABORT_DATA);
         return UVCC_ERR_STATE;
     }
     const int rc = uvcc_store_input(p->store, w->session, w->given, in->id, v, now);

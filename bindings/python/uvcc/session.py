@@ -425,6 +425,10 @@ class Session(Owned):
         buffer, length = view(data)
         self._do(lib.uvcc_session_load_triples, buffer, length)
 
+    def trim(self) -> None:
+        """Gives back the memory that is kept for reuse, which wipes what finished steps left there."""
+        self._call(lib.uvcc_session_trim)
+
     def policy_used(self) -> list[int]:
         """How often each limit of the policy was used, in the order of the text."""
         out = ffi.new("uint64_t[]", _api.POLICY_LIMITS_MAX)

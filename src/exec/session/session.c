@@ -79,6 +79,13 @@ static void free_array(uvcc_session *s, void *p, size_t bytes) {
         s->alloc.free(s->alloc.user, p, bytes, UVCC_MEM_STATE);
 }
 
+void uvcc_session_trim(uvcc_session *s) {
+    if (s == NULL || s->tensors.alloc == NULL) /* no program yet */
+        return;
+    uvcci_arena_drain(&s->tensors);
+    uvcci_arena_drain(&s->wire);
+}
+
 static void free_rx_list(uvcc_session *s, uvcci_rx *list) {
     while (list != NULL) {
         uvcci_rx *next = list->next;
