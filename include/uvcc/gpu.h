@@ -53,10 +53,10 @@ typedef struct uvcc_gpu_config {
      * session borrows (uvcc_session_borrow_public). Nothing else may. */
     struct uvcc_gpu *lender;
     /** Called by the executor's thread that launches right before it asks CUDA for memory, and
-     * after
-     * (`done`); may be NULL. What it waits counts as CUDA's time. With several devices in a process
-     * it is for uvcc_nccl_pause() and uvcc_nccl_resume() of <uvcc/nccl.h>; uvcc_gpu_new() and
-     * uvcc_gpu_free() are the host's to call between them. Must not call this library. */
+     * right after, with `done`; may be NULL. What it waits counts as CUDA's time. With several
+     * devices in a process it is for uvcc_nccl_pause() and uvcc_nccl_resume() of <uvcc/nccl.h>;
+     * uvcc_gpu_new() and uvcc_gpu_free() are the host's to call between them. Must not call this
+     * library. */
     void (*memory)(void *user, bool done);
     void *memory_user;
 } uvcc_gpu_config;
