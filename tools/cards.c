@@ -91,12 +91,17 @@ uvcc_collective_elsewhere cards_elsewhere(cards *c) {
         .submit = submit, .poll = poll_done, .wait = wait_for, .user = c};
 }
 
-/* Who hears of it first has it first. */
+/* Who hears of it first has it first. It is written once: workers ask from threads of their own. */
 const char *cards_trouble(cards *c) {
-    for (uint32_t i = 0; c != NULL && i < c->count; i++)
+    if (c == NULL)
+        return "";
+    (void)pthread_mutex_lock(&c->lock);
+    for (uint32_t i = 0; i < c->count && c->trouble[0] == '\0'; i++)
         if (nccl_library_why(c->lib, c->worker[i].nccl, NOBODY, NULL, c->trouble))
-            return c->trouble;
-    return "";
+            break;
+    const char *trouble = c->trouble[0] != '\0' ? c->trouble : "";
+    (void)pthread_mutex_unlock(&c->lock);
+    return trouble;
 }
 
 /* ---- life ---- */
