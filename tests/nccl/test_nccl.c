@@ -561,6 +561,35 @@ static void disagree(party p, const plan *common, const plan *other, unsigned ma
     party_free(&p);
 }
 
+static void hears(uvcc_nccl *n, uint8_t kind, const uvcci_nccl_hello *h) {
+    uvcci_nccl_message m = {.kind = kind};
+    if (h != NULL)
+        memcpy(m.body, h, sizeof *h);
+    CHECK(uvcc_nccl_heard(n, 1, &m, sizeof m) == 0);
+}
+
+/* Worker 1 is of another version of uvcc, whose messages have the same form. */
+static void other_version(void) {
+    const uvcci_nccl_hello before = {
+        .version = 1, .replicas = 2, .stages = 1, .tp_ranks = 1, .device = {1}};
+    party p = {.replicas = 2, .stages = 1, .tp_ranks = 1, .count = 2, .deaf = 1, .open = true};
+    uvcc_nccl *n = NULL;
+    const uvcc_nccl_config cfg = config(&p, 0);
+    char why[UVCC_NCCL_WHY_BYTES];
+    uint32_t rank = 0;
+    (void)pthread_mutex_init(&p.lock, NULL);
+    CHECK(uvcci_nccl_new(&n, &cfg, lab_back_end) == 0);
+    hears(n, UVCCI_NCCL_HELLO, &before);
+    while (uvcc_nccl_why(n, &rank, NULL, why) != 1)
+        wait_for_wake();
+    CHECK(rank == 1 && strcmp(why, "worker 1 is one of 2 x 1 x 1 (version 1), worker 0 of "
+                                   "2 x 1 x 1 (version 2)") == 0);
+    hears(n, UVCCI_NCCL_BYE, NULL);
+    uvcc_nccl_free(n);
+    (void)pthread_mutex_destroy(&p.lock);
+    CHECK(live == 0);
+}
+
 static void test_mismatch(void) {
     const plan sum = stage_sum;
     plan gather = sum, size = sum, additive = sum, uneven = sum;
@@ -601,6 +630,7 @@ static void test_mismatch(void) {
     party_open(&shape);
     expect_failed(&shape, 0, "worker 1 is one of 3 x 1 x 1 (version 2), worker 0 of 2 x 1 x 1");
     party_free(&shape);
+    other_version();
 }
 
 /* Many operations are under way when one worker gives up: what was said to be right is right. */
