@@ -1010,7 +1010,54 @@ static void leaves_the_line(bool closes, bool goes, uint32_t rank) {
     party_free(&p[LAST]);
 }
 
+static void *pause_once(void *both) {
+    uvcc_nccl_pause();
+    if (both != NULL) /* the other one is between the two as well */
+        (void)pthread_barrier_wait(both);
+    uvcc_nccl_resume();
+    return NULL;
+}
+
+/* Pauses of one thread, and of several, are one: parties wait for the last of them, and nobody who
+ * pauses for another one. A resume too many is none. */
+static void pauses_overlap(void) {
+    party p[PARTIES];
+    common_sum s[2];
+    pthread_t thread[2];
+    pthread_barrier_t both;
+    (void)pthread_barrier_init(&both, NULL, 2);
+    turns_open(p, 0);
+    for (unsigned i = 0; i < 3; i++) {
+        uvcc_nccl_resume();
+        uvcc_nccl_pause();
+        uvcc_nccl_pause();
+        sum_begin(&s[NEXT], &p[NEXT]);
+        await_line();
+        CHECK(pthread_create(&thread[0], NULL, pause_once, NULL) == 0);
+        (void)pthread_join(thread[0], NULL);
+        uvcc_nccl_resume();
+        CHECK(uvcci_nccl_turn_wanted());
+        uvcc_nccl_resume();
+        sum_end(&s[NEXT], 0);
+        /* they wait for a party, with another one behind or before them */
+        (void)hold(p, &s[HELD], 2);
+        for (unsigned k = 0; k < 2; k++)
+            CHECK(pthread_create(&thread[k], NULL, pause_once, &both) == 0);
+        await_line();
+        sum_begin(&s[NEXT], &p[NEXT]);
+        lab_let_begin();
+        for (unsigned k = 0; k < 2; k++)
+            (void)pthread_join(thread[k], NULL);
+        sum_end(&s[HELD], 0);
+        sum_end(&s[NEXT], 0);
+    }
+    for (unsigned i = 0; i < PARTIES; i++)
+        party_free(&p[i]);
+    (void)pthread_barrier_destroy(&both);
+}
+
 static void test_turns(void) {
+    pauses_overlap();
     turn_goes_on();
     turn_ends_unheard();
     for (uint32_t rank = 0; rank < 3; rank += 2) {
