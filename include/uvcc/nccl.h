@@ -125,8 +125,8 @@ UVCC_API void uvcc_nccl_fail(uvcc_nccl *n, uint32_t code, const char *why);
 UVCC_API int uvcc_nccl_why(const uvcc_nccl *n, uint32_t *rank, uint32_t *code,
                            char why[UVCC_NCCL_WHY_BYTES]);
 
-/** Between the two no party whose worker 0 is an object of this process begins operations, and those
- * that were told to begin have: for calls of CUDA that may wait for several devices, and keep
+/** Between the two no party whose worker 0 is an object of this process begins operations, and
+ * those that were told to begin have: for calls of CUDA that may wait for several devices, and keep
  * others from launching, as those do that take or give back memory of a device or pinned memory. An
  * operation that is on one of its devices then, and not on another one, would never end, nor would
  * the call. Other parties are not held up, so a process has no two workers of one.
