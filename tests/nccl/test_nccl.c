@@ -508,6 +508,9 @@ static void test_refusals(void) {
     uint8_t bytes[UVCC_NCCL_MESSAGE_BYTES] = {0};
     CHECK(uvcc_nccl_heard(p.of[0], 2, bytes, sizeof(uvcci_nccl_message)) == UVCC_ERR_USAGE);
     CHECK(uvcc_nccl_heard(p.of[0], 1, bytes, 5) == UVCC_ERR_USAGE);
+    bytes[offsetof(uvcci_nccl_message, tag) + offsetof(uvcc_collective_tag, additive)] = 2;
+    CHECK(uvcc_nccl_heard(p.of[0], 1, bytes, sizeof(uvcci_nccl_message)) == UVCC_ERR_USAGE);
+    memset(bytes, 0, sizeof bytes);
     CHECK(uvcc_nccl_heard(p.of[0], 1, bytes, sizeof(uvcci_nccl_message)) == 0);
     expect_failed(&p, 0, "a message that this version does not know");
     operation_free(&o, true);
