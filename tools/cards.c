@@ -6,11 +6,14 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <uvcc/host.h>
 
+#include "card.h"
 #include "nccl_library.h"
 
 #define NOBODY UINT32_MAX
+#define OVER_S 20 /* that workers are given to take their communicators down together */
 
 typedef struct card_worker {
     cards *of;
@@ -23,6 +26,7 @@ typedef struct card_worker {
 struct cards {
     const nccl_library *lib;
     pthread_mutex_t making, lock;
+    bool ending; /* guarded by `making`: nobody hears anything any more */
     pthread_cond_t news;
     uint64_t wakes, seen; /* guarded by `lock` */
     char line[256], trouble[NCCL_LIBRARY_WHY_BYTES];
@@ -33,10 +37,12 @@ struct cards {
 static int carry(void *user, uint32_t to, const void *bytes, size_t len) {
     const card_worker *w = user;
     cards *c = w->of;
+    int rc = UVCC_ERR_STATE;
     (void)pthread_mutex_lock(&c->making);
-    uvcc_nccl *other = to < c->count ? c->worker[to].nccl : NULL;
+    if (to < c->count && c->worker[to].nccl != NULL && !c->ending)
+        rc = c->lib->heard(c->worker[to].nccl, w->rank, bytes, len);
     (void)pthread_mutex_unlock(&c->making);
-    return other != NULL ? c->lib->heard(other, w->rank, bytes, len) : UVCC_ERR_STATE;
+    return rc;
 }
 
 static void wake(void *user) {
@@ -91,27 +97,63 @@ uvcc_collective_elsewhere cards_elsewhere(cards *c) {
         .submit = submit, .poll = poll_done, .wait = wait_for, .user = c};
 }
 
-/* Who hears of it first has it first. */
+/* Who hears of it first has it first. It is written once: workers ask from threads of their own. */
 const char *cards_trouble(cards *c) {
-    for (uint32_t i = 0; c != NULL && i < c->count; i++)
+    if (c == NULL)
+        return "";
+    (void)pthread_mutex_lock(&c->lock);
+    for (uint32_t i = 0; i < c->count && c->trouble[0] == '\0'; i++)
         if (nccl_library_why(c->lib, c->worker[i].nccl, NOBODY, NULL, c->trouble))
-            return c->trouble;
-    return "";
+            break;
+    const char *trouble = c->trouble[0] != '\0' ? c->trouble : "";
+    (void)pthread_mutex_unlock(&c->lock);
+    return trouble;
 }
 
 /* ---- life ---- */
 
-void cards_close(cards *c) {
-    if (c == NULL)
-        return;
+static void close_all(const cards *c) {
     for (uint32_t i = 0; i < c->count; i++)
         c->lib->close(c->worker[i].nccl);
+}
+
+static bool all_over(const cards *c) {
+    for (uint32_t i = 0; i < c->count; i++)
+        if (c->lib->over(c->worker[i].nccl) == 0)
+            return false;
+    return true;
+}
+
+/* Until the workers have come to their end together. One that CUDA does not let go has something to
+ * say later, maybe, when the others are gone. */
+static void wait_for_end(cards *c) {
+    struct timespec until;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += OVER_S;
+    (void)pthread_mutex_lock(&c->lock);
+    while (!all_over(c) && pthread_cond_timedwait(&c->news, &c->lock, &until) == 0)
+        ;
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+static void end(cards *c) {
+    (void)pthread_mutex_lock(&c->making);
+    c->ending = true;
+    (void)pthread_mutex_unlock(&c->making);
     for (uint32_t i = 0; i < c->count; i++)
         c->lib->free(c->worker[i].nccl);
     (void)pthread_cond_destroy(&c->news);
     (void)pthread_mutex_destroy(&c->lock);
     (void)pthread_mutex_destroy(&c->making);
     free(c);
+}
+
+void cards_close(cards *c) {
+    if (c == NULL)
+        return;
+    close_all(c);
+    wait_for_end(c);
+    end(c);
 }
 
 static int make_worker(cards *c, uint32_t rank, const uvcc_nccl_config *like) {
@@ -131,6 +173,14 @@ int cards_open(cards **out, uint16_t replicas, uint16_t stages, uint16_t tp_rank
     *out = NULL;
     if (lib == NULL)
         return UVCC_ERR_CONFIG;
+    const uint32_t devices = card_count(NULL);
+    if (devices != 0 && devices < count) { /* before workers wait for those that never come */
+        (void)snprintf(text, sizeof text,
+                       "%u workers take a CUDA device each, and this machine has %u", count,
+                       devices);
+        *why = text;
+        return UVCC_ERR_CONFIG;
+    }
     *why = NULL;
     cards *c = calloc(1, sizeof *c + count * sizeof c->worker[0]);
     if (c == NULL)
@@ -159,7 +209,8 @@ int cards_open(cards **out, uint16_t replicas, uint16_t stages, uint16_t tp_rank
         (void)snprintf(text, sizeof text, "%u workers take a CUDA device each: %s", count,
                        c->line[0] != '\0' ? c->line : uvcc_error_text(rc));
         *why = text;
-        cards_close(c);
+        close_all(c);
+        end(c);
         return rc;
     }
     *out = c;

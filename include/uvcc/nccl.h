@@ -125,12 +125,18 @@ UVCC_API void uvcc_nccl_fail(uvcc_nccl *n, uint32_t code, const char *why);
 UVCC_API int uvcc_nccl_why(const uvcc_nccl *n, uint32_t *rank, uint32_t *code,
                            char why[UVCC_NCCL_WHY_BYTES]);
 
-/** Between the two no party of this process begins operations, and those that were told to begin
- * have: for calls of CUDA that may wait for several devices, and keep others from launching, as
- * those do that take or give back memory of a device or pinned memory. An operation that is on one
- * of its devices then, and not on another one, would never end, nor would the call. The first waits
- * until it may, for parties and for other threads between the two, and the same thread calls the
- * second soon. Not from a hook of an object here; `memory` of uvcc_gpu_config is a place for it. */
+/** Between the two no party whose worker 0 is an object of this process begins operations, and
+ * those that were told to begin have: for calls of CUDA that may wait for several devices, and keep
+ * others from launching, as those do that take or give back memory of a device or pinned memory. An
+ * operation that is on one of its devices then, and not on another one, would never end, nor would
+ * the call. Other parties are not held up, so a process has no two workers of one.
+ *
+ * The first waits until it may, for parties alone: pauses of several threads, and of one, overlap,
+ * and are over with the last of them. Each has its resume, soon; one too many is none. Who is
+ * between the two waits for nothing that takes other workers: no joining, no completion, not
+ * uvcc_nccl_free(). The first is called with no lock that `send`, `wake`, `alloc` or `log` of an
+ * object here takes, and from none of these hooks; so is what calls it, as allocators of executors
+ * do through `memory` of uvcc_gpu_config, which is a place for the two. */
 UVCC_API void uvcc_nccl_pause(void);
 UVCC_API void uvcc_nccl_resume(void);
 

@@ -243,8 +243,15 @@ void uvcc_nccl_free(uvcc_nccl *n) {
     destroy(n);
 }
 
+/* What is read as a bool is one. */
+static bool is_message(const uint8_t *bytes, size_t len) {
+    const size_t additive =
+        offsetof(uvcci_nccl_message, tag) + offsetof(uvcc_collective_tag, additive);
+    return len == sizeof(uvcci_nccl_message) && bytes[additive] <= 1;
+}
+
 int uvcc_nccl_heard(uvcc_nccl *n, uint32_t from, const void *bytes, size_t len) {
-    if (n == NULL || bytes == NULL || len != sizeof(uvcci_nccl_message) || from >= n->place.count)
+    if (n == NULL || bytes == NULL || from >= n->place.count || !is_message(bytes, len))
         return UVCC_ERR_USAGE;
     uvcci_nccl_letter *l = uvcci_nccl_take(n, sizeof *l);
     if (l == NULL)

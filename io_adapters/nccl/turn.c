@@ -40,7 +40,7 @@ static bool take(uvcci_nccl_wish *w) {
 static void call(const uvcci_nccl_wish *w) {
     uvcc_nccl *n = w->of;
     if (n == NULL) {
-        (void)pthread_cond_signal(&turn.paused);
+        (void)pthread_cond_broadcast(&turn.paused);
         return;
     }
     (void)pthread_mutex_lock(&n->lock);
@@ -63,8 +63,8 @@ bool uvcci_nccl_turn_wanted(void) {
     return wanted;
 }
 
-void uvcci_nccl_turn_give(uvcci_nccl_wish *w) {
-    (void)pthread_mutex_lock(&turn.lock);
+/* The lock is held. */
+static void give(const uvcci_nccl_wish *w) {
     if (turn.holder != w) {
         uvcci_nccl_wish **at = find(w);
         if (*at != NULL)
@@ -76,23 +76,34 @@ void uvcci_nccl_turn_give(uvcci_nccl_wish *w) {
             call(turn.holder);
         }
     }
+}
+
+void uvcci_nccl_turn_give(uvcci_nccl_wish *w) {
+    (void)pthread_mutex_lock(&turn.lock);
+    give(w);
     (void)pthread_mutex_unlock(&turn.lock);
 }
 
 /* ---- hosts ---- */
 
-static pthread_mutex_t pausing = PTHREAD_MUTEX_INITIALIZER; /* one of them at a time */
-static uvcci_nccl_wish pause_wish;
+static uvcci_nccl_wish pause_wish;     /* of all threads that pause */
+static unsigned waiting, between_both; /* so many; under the lock */
 
+/* Pauses share the turn: who is between the two may wait for a thread that pauses itself. */
 void uvcc_nccl_pause(void) {
-    (void)pthread_mutex_lock(&pausing);
     (void)pthread_mutex_lock(&turn.lock);
+    waiting++;
     while (!take(&pause_wish))
         (void)pthread_cond_wait(&turn.paused, &turn.lock);
+    waiting--;
+    between_both++;
     (void)pthread_mutex_unlock(&turn.lock);
 }
 
+/* Who waits has it already when another one had: they are not sent back into the line. */
 void uvcc_nccl_resume(void) {
-    uvcci_nccl_turn_give(&pause_wish);
-    (void)pthread_mutex_unlock(&pausing);
+    (void)pthread_mutex_lock(&turn.lock);
+    if (between_both != 0 && --between_both == 0 && waiting == 0)
+        give(&pause_wish);
+    (void)pthread_mutex_unlock(&turn.lock);
 }

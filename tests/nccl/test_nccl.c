@@ -508,6 +508,9 @@ static void test_refusals(void) {
     uint8_t bytes[UVCC_NCCL_MESSAGE_BYTES] = {0};
     CHECK(uvcc_nccl_heard(p.of[0], 2, bytes, sizeof(uvcci_nccl_message)) == UVCC_ERR_USAGE);
     CHECK(uvcc_nccl_heard(p.of[0], 1, bytes, 5) == UVCC_ERR_USAGE);
+    bytes[offsetof(uvcci_nccl_message, tag) + offsetof(uvcc_collective_tag, additive)] = 2;
+    CHECK(uvcc_nccl_heard(p.of[0], 1, bytes, sizeof(uvcci_nccl_message)) == UVCC_ERR_USAGE);
+    memset(bytes, 0, sizeof bytes);
     CHECK(uvcc_nccl_heard(p.of[0], 1, bytes, sizeof(uvcci_nccl_message)) == 0);
     expect_failed(&p, 0, "a message that this version does not know");
     operation_free(&o, true);
@@ -561,6 +564,35 @@ static void disagree(party p, const plan *common, const plan *other, unsigned ma
     party_free(&p);
 }
 
+static void hears(uvcc_nccl *n, uint8_t kind, const uvcci_nccl_hello *h) {
+    uvcci_nccl_message m = {.kind = kind};
+    if (h != NULL)
+        memcpy(m.body, h, sizeof *h);
+    CHECK(uvcc_nccl_heard(n, 1, &m, sizeof m) == 0);
+}
+
+/* Worker 1 is of another version of uvcc, whose messages have the same form. */
+static void other_version(void) {
+    const uvcci_nccl_hello before = {
+        .version = 1, .replicas = 2, .stages = 1, .tp_ranks = 1, .device = {1}};
+    party p = {.replicas = 2, .stages = 1, .tp_ranks = 1, .count = 2, .deaf = 1, .open = true};
+    uvcc_nccl *n = NULL;
+    const uvcc_nccl_config cfg = config(&p, 0);
+    char why[UVCC_NCCL_WHY_BYTES];
+    uint32_t rank = 0;
+    (void)pthread_mutex_init(&p.lock, NULL);
+    CHECK(uvcci_nccl_new(&n, &cfg, lab_back_end) == 0);
+    hears(n, UVCCI_NCCL_HELLO, &before);
+    while (uvcc_nccl_why(n, &rank, NULL, why) != 1)
+        wait_for_wake();
+    CHECK(rank == 1 && strcmp(why, "worker 1 is one of 2 x 1 x 1 (version 1), worker 0 of "
+                                   "2 x 1 x 1 (version 2)") == 0);
+    hears(n, UVCCI_NCCL_BYE, NULL);
+    uvcc_nccl_free(n);
+    (void)pthread_mutex_destroy(&p.lock);
+    CHECK(live == 0);
+}
+
 static void test_mismatch(void) {
     const plan sum = stage_sum;
     plan gather = sum, size = sum, additive = sum, uneven = sum;
@@ -601,6 +633,7 @@ static void test_mismatch(void) {
     party_open(&shape);
     expect_failed(&shape, 0, "worker 1 is one of 3 x 1 x 1 (version 2), worker 0 of 2 x 1 x 1");
     party_free(&shape);
+    other_version();
 }
 
 /* Many operations are under way when one worker gives up: what was said to be right is right. */
@@ -980,7 +1013,54 @@ static void leaves_the_line(bool closes, bool goes, uint32_t rank) {
     party_free(&p[LAST]);
 }
 
+static void *pause_once(void *both) {
+    uvcc_nccl_pause();
+    if (both != NULL) /* the other one is between the two as well */
+        (void)pthread_barrier_wait(both);
+    uvcc_nccl_resume();
+    return NULL;
+}
+
+/* Pauses of one thread, and of several, are one: parties wait for the last of them, and nobody who
+ * pauses for another one. A resume too many is none. */
+static void pauses_overlap(void) {
+    party p[PARTIES];
+    common_sum s[2];
+    pthread_t thread[2];
+    pthread_barrier_t both;
+    (void)pthread_barrier_init(&both, NULL, 2);
+    turns_open(p, 0);
+    for (unsigned i = 0; i < 3; i++) {
+        uvcc_nccl_resume();
+        uvcc_nccl_pause();
+        uvcc_nccl_pause();
+        sum_begin(&s[NEXT], &p[NEXT]);
+        await_line();
+        CHECK(pthread_create(&thread[0], NULL, pause_once, NULL) == 0);
+        (void)pthread_join(thread[0], NULL);
+        uvcc_nccl_resume();
+        CHECK(uvcci_nccl_turn_wanted());
+        uvcc_nccl_resume();
+        sum_end(&s[NEXT], 0);
+        /* they wait for a party, with another one behind or before them */
+        (void)hold(p, &s[HELD], 2);
+        for (unsigned k = 0; k < 2; k++)
+            CHECK(pthread_create(&thread[k], NULL, pause_once, &both) == 0);
+        await_line();
+        sum_begin(&s[NEXT], &p[NEXT]);
+        lab_let_begin();
+        for (unsigned k = 0; k < 2; k++)
+            (void)pthread_join(thread[k], NULL);
+        sum_end(&s[HELD], 0);
+        sum_end(&s[NEXT], 0);
+    }
+    for (unsigned i = 0; i < PARTIES; i++)
+        party_free(&p[i]);
+    (void)pthread_barrier_destroy(&both);
+}
+
 static void test_turns(void) {
+    pauses_overlap();
     turn_goes_on();
     turn_ends_unheard();
     for (uint32_t rank = 0; rank < 3; rank += 2) {

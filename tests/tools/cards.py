@@ -70,6 +70,10 @@ for asked, got in (({}, "32"), ({QUEUES: "5"}, "5")):
     if p.returncode != 0 or f"queues: {got}\n" not in p.stderr:
         sys.exit(f"queues of {asked}: exit {p.returncode}: {p.stderr}")
 
+status, said = train("gpu", ["--replicas", "16", "--batch", "16", "--dim", "16", "--context", "32"])
+if status != 2 or "16 workers take a CUDA device each, and this machine has 8; give fewer workers" not in said:
+    sys.exit(f"more workers than devices: exit {status}: {said}")
+
 # Whose device failed says why.
 REASON = r"worker r\d s0 t0 stopped: .*: worker 1: the device is on fire"
 status, said = train("gpu", ["--replicas", "2"], UVCC_TEST_NCCL_FAILS="1")
