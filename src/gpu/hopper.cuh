@@ -6,8 +6,8 @@
 
 #include <stdint.h>
 
-/* Of the devices that a build compiles for, sm_90a alone has these instructions: what uses them is
- * empty for the others. */
+/* Of the devices that a build compiles for, sm_90a alone has these instructions: what uses them
+ * fails the launch on the others, where nobody calls it, rather than leave results as they were. */
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define HAS_HOPPER 1
 #else

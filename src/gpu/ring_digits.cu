@@ -403,6 +403,8 @@ __global__ void __launch_bounds__(THREADS, 1) multiply(const __grid_constant__ d
             send_x<DIGITS>(t, s);
     }
     wait_for_cluster(); /* others write here until they are done */
+#else
+    __trap();
 #endif
 }
 

@@ -508,6 +508,8 @@ __global__ void __launch_bounds__(THREADS, 1)
         asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         consume<COLS>(t, c, s);
     }
+#else
+    __trap();
 #endif
 }
 

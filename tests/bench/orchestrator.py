@@ -185,6 +185,20 @@ def missing(place):
     check("--dry-run says it", "would run uvcc-" in said and "done" not in said and place.rows() == {})
 
 
+def kept():
+    """Rows that are kept here have what a row has now."""
+    results = os.path.join(ROOT, "bench", "results")
+    names = [os.path.join(at, name) for at, _, files in os.walk(results) for name in sorted(files) if name.endswith(".jsonl")]
+    seen = 0
+    for name in names:
+        with open(name, encoding="utf-8") as f:
+            for row in filter(lambda r: "fss" in r, (json.loads(line) for line in f if line.startswith("{"))):
+                seen += 1
+                for e in VALIDATOR.iter_errors(row) if VALIDATOR else []:
+                    raise SystemExit(f"{name}: {e.json_path}: {e.message}")
+    check("all kept rows are of the schema", seen > 40)
+
+
 def fits():
     need = {"memory": {"max_rss_bytes": 10**10, "max_gpu_bytes": 5 * 10**10}, "config_flags": {"one_device_each": False}}
     check("memory is looked at", "10.0 GB of memory, 9.0 GB are free" in uvcc.lacks(need, 9 * 10**9, [80 * 10**9]))
@@ -292,6 +306,7 @@ def others(place):
 
 def main():
     fits()
+    kept()
     for test in (whole, troubles, slow, processes, missing, interrupted, others, machine_described):
         with tempfile.TemporaryDirectory() as directory:
             test(Place(directory))

@@ -91,6 +91,21 @@ def measured():
         check("time passed", r[0]["timing"]["online_time_s_mean"] > 0 and r[0]["timing"]["preproc_time_s"] > 0)
 
 
+def settled():
+    """On one core processes come to their first pass long after each other: keys are dealt before the input all the same."""
+    core = min(os.sched_getaffinity(0))
+    words = "--micro gelu --seq-len 64 --width 64 --n-iters 1"
+    with tempfile.TemporaryDirectory() as d:
+        job = Job(d)
+        for _ in range(12):
+            parts = [job.start(p, words, preexec_fn=lambda: os.sched_setaffinity(0, {core})) for p in range(3)]
+            said = [p.communicate()[1] for p in parts]
+            if any(p.returncode for p in parts):
+                raise SystemExit(f"on one core: {said}")
+        print("right: on one core all keys are dealt before the input")
+        check("processes have no function's time", job.row(0)["timing"]["function_time_s_mean"] is None)
+
+
 def alike():
     for other, name in ((" --seed 7", "--seed"), (" --seq-len 5", "--seq-len"), (" --n-iters 3", "--n-iters"),
                         (" --weights public", "--weights")):
@@ -190,6 +205,7 @@ def refusals():
 
 def main():
     measured()
+    settled()
     alike()
     beside_the_file()
     gone()

@@ -342,9 +342,13 @@ static void scales_args(maker_case *c, const scales *s) {
     maker_fn_seed(c, "words");
 }
 
+static shape multiscale_key(const scales *s) {
+    return (shape){.bytes = (size_t)16 * s->depth + (size_t)24 * s->scales +
+                            ((size_t)2 * s->depth + 7) / 8};
+}
+
 static void multiscale(maker *m, const scales *s) {
-    const shape key = {.bytes = (size_t)16 * s->depth + (size_t)24 * s->scales +
-                                ((size_t)2 * s->depth + 7) / 8};
+    const shape key = multiscale_key(s);
     maker_case c = begin(m, "FN_DEAL_MULTISCALE", s->variant, UVCC_OTHER, s->counts);
     scales_args(&c, s);
     maker_with(&c, "in[0]", WORDS(1));
@@ -497,6 +501,34 @@ static void idle(maker *m) {
 }
 
 /* Sizes are chosen so that keys stay short where blocks are long, for the sake of slow checkers. */
+/* ---- HEAD's and TAIL's keys in one place ---- */
+
+static void gives_once(maker_case *c, shape key) {
+    maker_with(c, "in[0]", WORDS(1));
+    maker_with(c, "out_bytes[0]", key);
+    maker_same(c, "out_bytes[1]", "out_bytes[0]");
+    maker_gives(c, "out_bytes[0]", key);
+    maker_gives(c, "out_bytes[1]", key);
+}
+
+static void one_place(maker *m) {
+    const scales s = {"one place", maker_all, 9, 3, 11, 3};
+    const pieces p = {"one place", maker_all, 10, 2, 3};
+    maker_case c = begin(m, "FN_DEAL_KEY", "one place", UVCC_OTHER, maker_all);
+    number(&c, "bits", 12);
+    gives_once(&c, dpf_key(12));
+    maker_gives(&c, "out[0]", WORDS(1));
+    c = begin(m, "FN_DEAL_MULTISCALE", s.variant, UVCC_OTHER, s.counts);
+    scales_args(&c, &s);
+    gives_once(&c, multiscale_key(&s));
+    c = begin(m, "FN_DEAL_FLOOR", "one place", UVCC_OTHER, maker_all);
+    number(&c, "shift", 12);
+    gives_once(&c, dcf_key(12, 1));
+    c = begin(m, "FN_DEAL_SPLINE", p.variant, UVCC_OTHER, p.counts);
+    spline_args(&c, &p);
+    gives_once(&c, dcf_key(p.bits, p.degree + 1));
+}
+
 void make_functions(maker *m) {
     static const comparison comparisons[] = {{"16 bits", maker_all, 16, 3},
                                              {"5 bits", maker_few, 5, 1},
@@ -566,4 +598,5 @@ void make_functions(maker *m) {
         spline(m, &splines[i]);
     idle(m);
     refuse(m);
+    one_place(m);
 }

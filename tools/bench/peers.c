@@ -343,16 +343,19 @@ int peers_exchange(peers *x, const uint64_t own[PEERS_NUMBERS],
 
 /* ---- nothing moves ---- */
 
-/* Neither jobs nor anything that a peer has not acknowledged; what it gives no credit for waits. */
+/* Neither jobs nor anything that a peer has not acknowledged; what it gives no credit for waits,
+ * but the first message does not for long: credit is on its way then. */
 static bool quiet(const peers *x) {
+    uvcc_session_stats st;
     if (uvcc_cpu_pending(x->work.cpu) != 0)
         return false;
+    uvcc_session_get_stats(x->work.s, &st);
     for (uint8_t q = 0; q < UVCC_PARTIES; q++) {
         uvcc_peer_info at = {.size = sizeof at};
         if (q == x->party)
             continue;
         if (uvcc_session_peer_info(x->work.s, q, &at) != 0 || at.unacked_messages != 0 ||
-            (at.queued_messages != 0 && !at.blocked))
+            (at.queued_messages != 0 && (!at.blocked || st.messages == 0)))
             return false;
     }
     return true;
@@ -381,7 +384,8 @@ int peers_settle(peers *x) {
     uint64_t own[PEERS_NUMBERS] = {0}, before[UVCC_PARTIES][2] = {{0}};
     uint64_t(*all)[PEERS_NUMBERS] = calloc(UVCC_PARTIES, sizeof *all);
     int status = all != NULL ? x->status : report_error(EXIT_FAILED, "out of memory");
-    for (bool same = false; !same && status == EXIT_DONE;) {
+    bool same = false;
+    for (unsigned told = 0; !same && status == EXIT_DONE; told++) {
         uvcc_session_stats st;
         status = until_quiet(x);
         if (status != EXIT_DONE)
@@ -390,7 +394,7 @@ int peers_settle(peers *x) {
         own[0] = st.jobs;
         own[1] = st.messages;
         status = peers_exchange(x, own, all);
-        same = status == EXIT_DONE;
+        same = status == EXIT_DONE && told != 0;
         for (unsigned p = 0; p < UVCC_PARTIES && status == EXIT_DONE; p++) {
             same = same && memcmp(before[p], all[p], sizeof before[p]) == 0;
             memcpy(before[p], all[p], sizeof before[p]);

@@ -655,8 +655,8 @@ static void show(const run *r, report_pace *pace, const figures *f) {
                     f->iters == 0 ? " (warm-up)" : "", report_pace_left(pace, r->step, of));
 }
 
-/* From the first job of what is measured at the party that begins last, so that all have the input,
- * to the end of the last job at any. */
+/* From where what is measured begins at the party that begins last, so that all have the input, to
+ * where it is done at all. */
 static double function_seconds(const run *r) {
     double first = 0, last = 0;
     for (unsigned p = r->first; p < r->end; p++) {

@@ -245,22 +245,33 @@ void watch_times(watch *w, bool on) {
     (void)pthread_mutex_unlock(&w->lock);
 }
 
+/* Where an op begins, and where it is done, and not where its jobs do: a party that only deals keys
+ * for a function has none before the result comes to it. */
+static void note_ends(watch *w, const uvcc_op_trace *t) {
+    if (!w->times || w->family[t->op] == FAMILY_OTHER)
+        return;
+    if (t->kind == UVCC_TRACE_BEGIN && w->first == 0)
+        w->first = clock_now(CLOCK_MONOTONIC);
+    if (t->kind == UVCC_TRACE_DONE)
+        w->last = clock_now(CLOCK_MONOTONIC);
+}
+
 void watch_op(void *user, const uvcc_op_trace *t) {
     watch *w = user;
-    if (t->kind != UVCC_TRACE_JOB_OUT)
-        return;
     (void)pthread_mutex_lock(&w->lock);
-    w->job[t->job % WATCH_SLOTS].id = t->job;
-    w->job[t->job % WATCH_SLOTS].family =
-        t->work == UVCC_TRACE_HASH ? FAMILY_OTHER : w->family[t->op];
+    note_ends(w, t);
+    if (t->kind == UVCC_TRACE_JOB_OUT) {
+        w->job[t->job % WATCH_SLOTS].id = t->job;
+        w->job[t->job % WATCH_SLOTS].family =
+            t->work == UVCC_TRACE_HASH ? FAMILY_OTHER : w->family[t->op];
+    }
     (void)pthread_mutex_unlock(&w->lock);
 }
 
 void watch_job(void *user, const uvcc_job *job, bool done) {
     watch *w = user;
-    const double wall = clock_now(CLOCK_MONOTONIC);
     /* On the CPU a job begins and ends in one thread, whose time other load does not count in. */
-    const double at = w->device ? wall : clock_now(CLOCK_THREAD_CPUTIME_ID);
+    const double at = clock_now(w->device ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID);
     (void)pthread_mutex_lock(&w->lock);
     const unsigned slot = (unsigned)(job->id % WATCH_SLOTS);
     const bool known = w->job[slot].id == job->id;
@@ -268,7 +279,6 @@ void watch_job(void *user, const uvcc_job *job, bool done) {
         for (uint32_t i = 0; w->counts && i < job->count; i++)
             w->aes += aes_calls(&job->tasks[i]);
         w->job[slot].from = at;
-        w->job[slot].began = wall;
         if (!known)
             w->job[slot].family = FAMILY_OTHER;
         w->job[slot].id = job->id;
@@ -278,11 +288,6 @@ void watch_job(void *user, const uvcc_job *job, bool done) {
         for (unsigned i = 0; i < 2; i++) {
             sums[i]->seconds += at - w->job[slot].from;
             sums[i]->jobs++;
-        }
-        if (w->job[slot].family != FAMILY_OTHER) {
-            w->first =
-                w->first == 0 || w->job[slot].began < w->first ? w->job[slot].began : w->first;
-            w->last = wall;
         }
     }
     (void)pthread_mutex_unlock(&w->lock);

@@ -30,13 +30,13 @@ typedef struct watch {
     bool counts, times;    /* AES calls; jobs */
     double aes;
     watch_time families[FAMILIES], kinds[WATCH_KINDS]; /* kinds: by a job's first task */
-    /* The wall's time at the first job of another family than FAMILY_OTHER since jobs are timed,
-     * and at the end of the last; first 0: there was none. */
+    /* The wall's time where the first op of another family than FAMILY_OTHER began since jobs are
+     * timed, and where the last was done; 0: there was none. */
     double first, last;
     struct {
         uint64_t id;
         uint8_t family;
-        double from, began; /* began: by the wall */
+        double from;
     } job[WATCH_SLOTS];
 } watch;
 
