@@ -32,16 +32,13 @@ static bool read_path(const char *self, char path[PATH_BYTES]) {
 /* cpu.max is "QUOTA PERIOD" in microseconds, or "max PERIOD". */
 static long read_quota(const char *mount, const char *path) {
     char name[2 * PATH_BYTES];
-    unsigned long quota, period;
+    long quota, period;
     (void)snprintf(name, sizeof name, "%s%s/cpu.max", mount, path);
     FILE *f = fopen(name, "re");
-    const bool there = f != NULL && fscanf(f, "%lu %lu", &quota, &period) == 2;
+    const bool there = f != NULL && fscanf(f, "%ld %ld", &quota, &period) == 2;
     if (f != NULL)
         (void)fclose(f);
-    if (!there || quota == 0 || period == 0)
-        return LONG_MAX;
-    const unsigned long cores = quota / period + (quota % period != 0);
-    return cores < LONG_MAX ? (long)cores : LONG_MAX;
+    return there && quota > 0 && period > 0 ? quota / period + (quota % period != 0) : LONG_MAX;
 }
 
 long cores_of_quota(const char *self, const char *mount) {

@@ -354,6 +354,35 @@ def forgets(s):
     s.stop()
 
 
+def session_bytes(s):
+    """What each party's session has, as its page says."""
+    pages = [subprocess.run([s.uvcc, 'status', f'unix:{s.directory}/page-{p}', '--json'], check=True, stdout=subprocess.PIPE).stdout
+             for p in range(3)]
+    return [json.loads(page)['memory']['bytes'] for page in pages]
+
+
+def trims(s):
+    """Memory that steps took goes back when nobody asks: a session has then as much after each request, and as its peers."""
+    for p in range(3):
+        s.config[p]['status'] = f'unix:{s.directory}/page-{p}'
+        s.write(p)
+    s.start_all()
+    seen = set()
+
+    def as_before():
+        now = set(session_bytes(s))
+        if len(seen | now) != 1:
+            return False
+        seen.update(now)
+        return True
+
+    for seed, count in ((15, ROWS), (16, 1), (17, ROWS)):
+        rows = rows_of(seed, count)
+        s.answered(s.ask('alice', rows), rows)
+        s.wait(as_before, 'sessions have what they had after the request before')
+    s.stop()
+
+
 def stuck(s):
     """A request that one party alone has holds up nobody else, and its own client until it is dropped."""
     s.start_all()
@@ -474,7 +503,7 @@ def wrong_client(s):
 
 
 CASES = [wrong_party, wrong_client, one, several, idle, audited, unlisted, refused, killed_client, killed_party, away, unknown_name, mismatch,
-         old, forgets, stuck]
+         old, forgets, trims, stuck]
 LIMITS = {'stuck': {'waiting': 1}}
 
 

@@ -63,7 +63,9 @@ static void one_quota(void **state) {
               {"1000 1000\n", 1},         {"400000\n", LONG_MAX},
               {"400000 0\n", LONG_MAX},   {"0 100000\n", LONG_MAX},
               {"\n", LONG_MAX},           {"", LONG_MAX},
-              {NULL, LONG_MAX},           {"18446744073709551615 1\n", LONG_MAX}};
+              {NULL, LONG_MAX},           {"18446744073709551615 1\n", LONG_MAX},
+              {"-1 100000\n", LONG_MAX},  {"-100000 -100000\n", LONG_MAX},
+              {"1 -1\n", LONG_MAX}};
     world w;
     (void)state;
     world_make(&w);

@@ -361,6 +361,42 @@ static void says_that_it_waits(void **state) {
     }
 }
 
+/* Standard error is a pipe whose reader is gone, or that is full: neither ends or holds up what
+ * comes to its end, or the second interruption. */
+static int wait_unheard(bool full) {
+    char page[4096] = {0};
+    int fd[2];
+    if (pipe(fd) != 0 || dup2(fd[1], STDERR_FILENO) < 0)
+        return 1;
+    if (full && fcntl(STDERR_FILENO, F_SETFL, O_NONBLOCK) != 0)
+        return 1;
+    while (full && write(STDERR_FILENO, page, sizeof page) > 0)
+        continue;
+    if (full ? fcntl(STDERR_FILENO, F_SETFL, 0) != 0 : close(fd[0]) != 0)
+        return 1;
+    interrupt_begin();
+    interrupt_catch_saying();
+    (void)alarm(30); /* ends a handler that waits */
+    if (raise(SIGINT) != 0 || !interrupted())
+        return 2;
+    (void)raise(SIGINT);
+    return 3;
+}
+
+static void waits_for_no_reader(void **state) {
+    (void)state;
+    for (unsigned full = 0; full < 2; full++) {
+        int status;
+        const pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0)
+            _exit(wait_unheard(full));
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), EXIT_INTERRUPTED);
+    }
+}
+
 /* Nothing has to end in order before the parties speak, however long it takes to get there. */
 static void ends_at_once_before_it_begins(void **state) {
     (void)state;
@@ -690,6 +726,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(full_disks),
         cmocka_unit_test(ends_in_order),
         cmocka_unit_test(says_that_it_waits),
+        cmocka_unit_test(waits_for_no_reader),
         cmocka_unit_test(ends_at_once_before_it_begins),
         cmocka_unit_test(ends_at_once),
         cmocka_unit_test(no_reader),
