@@ -49,8 +49,9 @@ def train(compute, split, **env):
     return p.returncode, p.stderr if p.returncode != 0 else json.loads(p.stdout)
 
 
-for split in (["--replicas", "4"], ["--tensor", "2"], ["--stages", "2", "--layers", "2", "--microbatches", "2"],
-              ["--replicas", "2", "--tensor", "2"]):
+SPLITS = (["--replicas", "4"], ["--tensor", "2"], ["--stages", "2", "--layers", "2", "--microbatches", "2"],
+          ["--replicas", "2", "--tensor", "2"])
+for split in SPLITS[:1] if os.environ.get("UVCC_SANITIZED") == "1" else SPLITS:
     results = [train(compute, split) for compute in ("gpu", "inline")]
     for status, said in results:
         if status != 0:
