@@ -32,17 +32,22 @@ __device__ __forceinline__ void barrier_expect(uint64_t *b, uint32_t bytes) {
 __device__ __forceinline__ void barrier_arrive(uint64_t *b) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
-__device__ __forceinline__ void barrier_wait(uint64_t *b, uint32_t parity) {
-    asm volatile("{\n"
-                 ".reg .pred done;\n"
-                 "again:\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-                 "@done bra over;\n"
-                 "bra again;\n"
-                 "over:\n"
-                 "}" ::"r"(shared_address(b)),
-                 "r"(parity)
-                 : "memory");
-}
+#define BARRIER_WAIT(name, how)                                                                    \
+    __device__ __forceinline__ void name(uint64_t *b, uint32_t parity) {                           \
+        asm volatile("{\n"                                                                         \
+                     ".reg .pred done;\n"                                                          \
+                     "again:\n"                                                                    \
+                     "mbarrier.try_wait.parity" how ".shared::cta.b64 done, [%0], %1;\n"           \
+                     "@done bra over;\n"                                                           \
+                     "bra again;\n"                                                                \
+                     "over:\n"                                                                     \
+                     "}" ::"r"(shared_address(b)),                                                 \
+                     "r"(parity)                                                                   \
+                     : "memory");                                                                  \
+    }
+BARRIER_WAIT(barrier_wait, "")
+/* Where other blocks of the cluster arrive too. */
+BARRIER_WAIT(barrier_wait_cluster, ".acquire.cluster")
+#undef BARRIER_WAIT
 
 #endif

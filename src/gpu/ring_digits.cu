@@ -181,20 +181,6 @@ __device__ __forceinline__ void wait_for_cluster(void) {
                  "barrier.cluster.wait.acquire;" ::
                      : "memory");
 }
-/* Another block's arrivals count as well as this one's. */
-__device__ __forceinline__ void wait_empty(uint64_t *b, uint32_t parity) {
-    asm volatile("{\n"
-                 ".reg .pred done;\n"
-                 "again:\n"
-                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
-                 "@done bra over;\n"
-                 "bra again;\n"
-                 "over:\n"
-                 "}" ::"r"(shared_address(b)),
-                 "r"(parity)
-                 : "memory");
-}
-
 struct span {
     uint32_t first, count; /* stages */
 };
@@ -211,7 +197,7 @@ __device__ __forceinline__ void send_x(const digits_task &t, shared<DIGITS> *s) 
                           blockIdx.x % CLUSTER * (X_BYTES / CLUSTER);
     ring r = {0, 1};
     for (uint32_t i = 0; i < of.count; i++, r.on(1), from += X_BYTES) {
-        wait_empty(&s->empty[r.at], r.turn);
+        barrier_wait_cluster(&s->empty[r.at], r.turn);
         barrier_expect(&s->full[r.at], X_BYTES);
         send(s->stages[r.at].x[mine], from, X_BYTES / CLUSTER, &s->full[r.at]);
     }
@@ -268,7 +254,7 @@ __device__ __forceinline__ void bring_y(const digits_task &t, shared<DIGITS> *s,
             read_y<DIGITS>(t, of.first + then / ITEMS, then % ITEMS, n, next);
         r.on(in - stage_of);
         stage_of = in;
-        wait_empty(&s->empty[r.at], r.turn);
+        barrier_wait_cluster(&s->empty[r.at], r.turn);
         const uint32_t at = swizzled(lane, item / 2) + item % 2 * EACH;
         put_bytes<DIGITS>(s->stages[r.at], w, 0, at);
         if (DIGITS == 8)
