@@ -67,6 +67,85 @@ static void each_piece_once(void **state) {
     crew_free(NULL);
 }
 
+/* ---- more pieces than a place has room for ---- */
+
+enum { MANY = 2 * 0xffff + 7 };
+
+static void mark(void *arg, uint32_t i) {
+    uint8_t *done = arg;
+    done[i]++;
+}
+
+static void more_than_a_place_has(void **state) {
+    static const uint32_t counts[] = {0xffff - 1, 0xffff, 0xffff + 1, MANY};
+    uint8_t *done = malloc(MANY);
+    crew *w;
+    (void)state;
+    assert_non_null(done);
+    assert_int_equal(crew_new(&w, 2), 0);
+    const uvcc_parallel by = crew_parallel(w);
+    for (size_t k = 0; k < sizeof counts / sizeof counts[0]; k++) {
+        memset(done, 0, MANY);
+        by.run(by.user, mark, done, counts[k]);
+        for (uint32_t i = 0; i < MANY; i++)
+            assert_int_equal(done[i], i < counts[k]);
+    }
+    crew_free(w);
+    free(done);
+}
+
+/* Who asks while all places are taken does all of it: as many callers as places, and one. */
+enum { CROWD = 65 };
+
+typedef struct crowd {
+    crew *crew;
+    pthread_barrier_t in, out; /* all are within a call, or were */
+    uint32_t done[CROWD][2];
+} crowd;
+
+typedef struct one_of {
+    crowd *of;
+    unsigned me;
+    pthread_t thread;
+} one_of;
+
+static void hold(void *arg, uint32_t i) {
+    one_of *o = arg;
+    o->of->done[o->me][i]++;
+    if (i == 0) {
+        (void)pthread_barrier_wait(&o->of->in);
+        (void)pthread_barrier_wait(&o->of->out);
+    }
+}
+
+static void *ask_in_crowd(void *arg) {
+    one_of *o = arg;
+    const uvcc_parallel by = crew_parallel(o->of->crew);
+    by.run(by.user, hold, o, 2);
+    return NULL;
+}
+
+static void more_callers_than_places(void **state) {
+    static crowd c;
+    static one_of o[CROWD];
+    (void)state;
+    assert_int_equal(crew_new(&c.crew, 1), 0);
+    assert_int_equal(pthread_barrier_init(&c.in, NULL, CROWD), 0);
+    assert_int_equal(pthread_barrier_init(&c.out, NULL, CROWD), 0);
+    for (unsigned i = 0; i < CROWD; i++) {
+        o[i] = (one_of){.of = &c, .me = i};
+        assert_int_equal(pthread_create(&o[i].thread, NULL, ask_in_crowd, &o[i]), 0);
+    }
+    for (unsigned i = 0; i < CROWD; i++)
+        assert_int_equal(pthread_join(o[i].thread, NULL), 0);
+    for (unsigned i = 0; i < CROWD; i++)
+        for (unsigned k = 0; k < 2; k++)
+            assert_int_equal(c.done[i][k], 1);
+    (void)pthread_barrier_destroy(&c.in);
+    (void)pthread_barrier_destroy(&c.out);
+    crew_free(c.crew);
+}
+
 /* Half of the cores are others' in any case, and where there are few for each worker all are; more
  * than some for each worker would be in each other's way. */
 static void sized_by_cores(void **state) {
@@ -177,7 +256,8 @@ static void links_of_several_threads(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_piece_once), cmocka_unit_test(sized_by_cores),
-        cmocka_unit_test(sessions_share_it), cmocka_unit_test(links_of_several_threads)};
+        cmocka_unit_test(each_piece_once),          cmocka_unit_test(more_than_a_place_has),
+        cmocka_unit_test(more_callers_than_places), cmocka_unit_test(sized_by_cores),
+        cmocka_unit_test(sessions_share_it),        cmocka_unit_test(links_of_several_threads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
