@@ -559,12 +559,13 @@ static void test_transmits_that_stay_out(void **state) {
 
 static struct {
     uvcc_allocator base;
-    unsigned fail, failed; /* WIRE blocks that are refused from now on; that were */
+    uvcc_mem_class cls;
+    unsigned fail, failed; /* blocks of cls that are refused from now on; that were */
 } thrifty;
 
 static void *thrifty_alloc(void *user, size_t bytes, uvcc_mem_class cls) {
     (void)user;
-    if (cls == UVCC_MEM_WIRE && thrifty.failed < thrifty.fail) {
+    if (cls == thrifty.cls && thrifty.failed < thrifty.fail) {
         thrifty.failed++;
         return NULL;
     }
@@ -602,6 +603,7 @@ static void test_no_memory_in_feed(void **state) {
         triangle_agree(&t, 0, 0);
         while (t.started[0] == 0)
             assert_true(triangle_turn(&t));
+        thrifty.cls = UVCC_MEM_WIRE;
         thrifty.fail = 3;
         triangle_input(&t, 1, 0, IN_X, x);
         while (triangle_now(&t) < SECOND && t.finished[0] + t.finished[1] + t.finished[2] < 3)
@@ -618,6 +620,25 @@ static void test_no_memory_in_feed(void **state) {
         triangle_free(&t);
         uvcc_program_free(p);
     }
+}
+
+/* Memory that ran out is what is said, not that cryptography failed. */
+static void test_no_memory_for_keys(void **state) {
+    (void)state;
+    test_alloc mem = {0};
+    uvcc_program *p = sum_program(&mem, 4);
+    triangle t;
+    memset(&thrifty, 0, sizeof thrifty);
+    triangle_open(&t, p, &(triangle_options){.seed = 9, .tweak = with_thrifty});
+    thrifty.cls = UVCC_MEM_SECRET;
+    thrifty.fail = 1;
+    while (t.aborted[0] == 0)
+        assert_true(triangle_turn(&t));
+    assert_int_equal(thrifty.failed, 1);
+    assert_int_equal(t.aborted[0], UVCC_ABORT_MEMORY);
+    triangle_close(&t);
+    triangle_free(&t);
+    uvcc_program_free(p);
 }
 
 /* ---- what is known of peers ---- */
@@ -844,6 +865,7 @@ int main(void) {
         cmocka_unit_test(test_silence_config),
         cmocka_unit_test(test_transmits_that_stay_out),
         cmocka_unit_test(test_no_memory_in_feed),
+        cmocka_unit_test(test_no_memory_for_keys),
         cmocka_unit_test(test_handshake_info),
         cmocka_unit_test(test_step_info),
         cmocka_unit_test(test_close_info),

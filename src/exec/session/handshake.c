@@ -102,9 +102,12 @@ static bool key_link(uvcc_session *s, uint8_t p) {
     s->peer[p].keyed = true;
     s->run = s->hello.run;
     s->step = s->hello.step;
-    if (uvcc_link_set_run(l, s->run) != 0 || uvcc_link_set_step(l, s->step) != 0 ||
-        uvcc_link_set_keys(l, s->hello.suite, s->hello.peer[p].prk) != 0)
-        uvcci_abort(s, UVCC_ABORT_CRYPTO, "a link could not be keyed");
+    int rc = uvcc_link_set_run(l, s->run);
+    rc = rc == 0 ? uvcc_link_set_step(l, s->step) : rc;
+    rc = rc == 0 ? uvcc_link_set_keys(l, s->hello.suite, s->hello.peer[p].prk) : rc;
+    if (rc != 0)
+        uvcci_abort(s, rc == UVCC_ERR_NOMEM ? UVCC_ABORT_MEMORY : UVCC_ABORT_CRYPTO,
+                    "a link could not be keyed");
     uvcci_link_take_early(l);
     uvcci_derive_chain(s->hello.peer[p].prk, s->step, s->run, s->chain[uvcci_side(s, p)]);
     uvcci_hello_forget(&s->hello, p);
