@@ -5,7 +5,7 @@
  * the parties take turns in a fixed order; after them the networks move on together. With inline or
  * deferred executors a run is then a function of its options. With a thread for each
  * worker of each party a turn is that worker's own, as soon as there is something to hear, under
- * the host's lock.
+ * the host's lock but for the steps that sessions open.
  *
  * The lock may be taken again by who has it: a session that a hook calls may write to the log. */
 #include "host_loop.h"
@@ -434,6 +434,19 @@ static int refused(const host *h, const uvcc_session *s, uint32_t step, int rc) 
                         step + 1);
 }
 
+/* Not under the lock: to lay out a step of many ops takes a while, and the session is this thread's
+ * alone, as in every other call. */
+static int open_step(host *h, const host_worker *w, uvcc_session *s, uint32_t step,
+                     uint32_t entry) {
+    const bool locked = h->threads != NULL;
+    if (locked)
+        (void)pthread_mutex_unlock(&h->lock);
+    const int rc = uvcc_session_step(s, step, entry, host_now(h, w));
+    if (locked)
+        (void)pthread_mutex_lock(&h->lock);
+    return rc;
+}
+
 /* A step is agreed to once the one before it is finished, or, where the command says so, is
  * running. */
 static int agree(host *h, host_worker *w, unsigned p) {
@@ -453,9 +466,7 @@ static int agree(host *h, host_worker *w, unsigned p) {
         if (step == h->prepared)
             h->prepared++;
         const int entry = c->entry(c->user, w, step);
-        const int rc = entry < 0
-                           ? entry
-                           : uvcc_session_step(me->session, step, (uint32_t)entry, host_now(h, w));
+        const int rc = entry < 0 ? entry : open_step(h, w, me->session, step, (uint32_t)entry);
         me->offers = rc == UVCC_ERR_AGAIN;
         if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_ABORTED)
             break; /* its event says why */
@@ -629,7 +640,8 @@ static int hear_worker(host *h, host_worker *w, unsigned p, bool *moved) {
         status = turn_of(h, w, p, &e, some);
     turned(h);
     *moved |= some || agreed != me->agreed || given != me->given || inputs != me->inputs;
-    h->goal.status = status;
+    if (h->goal.status == EXIT_DONE) /* another's, while a step was opened */
+        h->goal.status = status;
     h->goal.reached = h->goal.is != NULL && all(h, h->goal.is);
     (void)pthread_mutex_unlock(&h->lock);
     return status != EXIT_DONE;
