@@ -64,6 +64,15 @@ ON_BOTH seed seed_load(const uint8_t *p) {
     return y;
 }
 ON_BOTH void seed_store(uint8_t *p, seed a) {
+#ifdef __CUDA_ARCH__
+    if (((uintptr_t)p & 15) == 0) {
+        ulonglong2 v;
+        v.x = a.lo;
+        v.y = a.hi;
+        *(ulonglong2 *)p = v;
+        return;
+    }
+#endif
     store64(p, a.lo);
     store64(p + 8, a.hi);
 }
@@ -196,10 +205,13 @@ ON_BOTH made made_at(const vec *c, unsigned depth) {
     return m;
 }
 
-/* Both parties' nodes as OTHER makes a key, and the control bits of its levels so far. */
+/* Both parties' nodes as OTHER makes a key, and the control bits of its levels so far. No index of
+ * these depends on what a kernel knows only as it runs: what is in registers has none, and where
+ * it would be instead, local memory, is stored and loaded the way that the tables of AES are. */
 typedef struct maker {
     node n[2];
     uint64_t control[2];
+    size_t level_bytes; /* of a level's words of all elements */
 } maker;
 
 ON_BOTH maker maker_of(const vec *c, unsigned call) {
@@ -207,23 +219,32 @@ ON_BOTH maker maker_of(const vec *c, unsigned call) {
     m.n[0] = root_of(c, call, HO_OF_OTHER, 0);
     m.n[1] = root_of(c, call, TO_OF_OTHER, 1);
     m.control[0] = m.control[1] = 0;
+    m.level_bytes = (size_t)16 * c->b->count;
     return m;
 }
 /* The correction word of a level for a path that goes to side a; goes there. */
 ON_BOTH seed make_node(const vec *c, maker *m, unsigned level, uint64_t a) {
-    seed y[2][2];
-    for (unsigned p = 0; p < 2; p++)
-        for (unsigned d = 0; d < 2; d++)
-            y[p][d] = mmo(c, d, m->n[p].s);
-    const seed left = seed_xor(y[0][0], y[1][0]), right = seed_xor(y[0][1], y[1][1]);
-    const seed cw = seed_clear(seed_choose(a, left, right));
-    const uint64_t tau0 = (left.lo & 1) ^ a ^ 1, tau1 = (right.lo & 1) ^ a;
-    m->control[level / 32] |= (tau0 | tau1 << 1) << 2 * (level % 32);
+    seed lost = {0, 0};
+    /* HEAD's seed, then TAIL's: each leaves its place to the next one, at the end to its child */
+#ifdef __CUDACC__
+#pragma unroll 1
+#endif
     for (unsigned p = 0; p < 2; p++) {
-        const seed s = seed_choose(a, y[p][1], y[p][0]);
+        const seed s = m->n[0].s, left = mmo(c, 0, s), right = mmo(c, 1, s);
+        lost = seed_xor(lost, seed_choose(a, left, right));
+        m->n[0].s = m->n[1].s;
+        m->n[1].s = seed_choose(a, right, left);
+    }
+    const seed cw = seed_clear(lost);
+    const uint64_t tau = ((m->n[0].s.lo ^ m->n[1].s.lo) & 1) ^ 1, other = lost.lo & 1;
+    const uint64_t both = choose(a, other | tau << 1, tau | other << 1) << 2 * (level % 32);
+    m->control[0] |= level < 32 ? both : 0;
+    m->control[1] |= level < 32 ? 0 : both;
+    for (unsigned p = 0; p < 2; p++) {
+        const seed s = m->n[p].s;
         const uint64_t t = m->n[p].t;
         m->n[p].s = seed_clear(seed_xor(s, seed_if(t, cw)));
-        m->n[p].t = (s.lo & 1) ^ (t & choose(a, tau1, tau0));
+        m->n[p].t = (s.lo & 1) ^ (t & tau);
     }
     return cw;
 }
@@ -231,14 +252,14 @@ ON_BOTH seed make_node(const vec *c, maker *m, unsigned level, uint64_t a) {
 ON_BOTH void make_level(const vec *c, maker *m, unsigned level, uint64_t a,
                         uint8_t *const words[2]) {
     const seed cw = make_node(c, m, level, a);
-    const size_t at = 16 * ((size_t)level * c->b->count + c->i);
+    const size_t at = m->level_bytes * level + (size_t)16 * c->i;
     seed_store(words[0] + at, cw);
     seed_store(words[1] + at, cw);
 }
 ON_BOTH void make_controls(const vec *c, const maker *m, unsigned depth, uint8_t *const bits[2]) {
     const size_t bytes = control_bytes(depth);
     for (size_t k = 0; k < bytes; k++) {
-        const uint8_t byte = (uint8_t)(m->control[k / 8] >> 8 * (k % 8));
+        const uint8_t byte = (uint8_t)((k < 8 ? m->control[0] : m->control[1]) >> 8 * (k % 8));
         bits[0][bytes * c->i + k] = byte;
         bits[1][bytes * c->i + k] = byte;
     }
