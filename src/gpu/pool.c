@@ -8,6 +8,8 @@
 #include <cuda_runtime_api.h>
 #include <string.h>
 
+#include "gpu/pages.h"
+
 enum { CHUNK_BYTES = 64 << 20, LEAST_BYTES = 256, FIRST_ROOM = 64 };
 
 struct uvcci_gpu_pool_free {
@@ -57,22 +59,43 @@ static bool would_fill(size_t bytes, size_t least) {
            (left < least || bytes > left - least);
 }
 
-static void *from_cuda(const uvcci_gpu_pool *p, size_t bytes, size_t left) {
-    void *at = NULL;
-    const cudaError_t e =
-        p->pinned ? cudaHostAlloc(&at, bytes, cudaHostAllocPortable | cudaHostAllocMapped)
-        : would_fill(bytes, left) ? cudaErrorMemoryAllocation
-                                  : cudaMalloc(&at, bytes);
+static cudaError_t tell(cudaError_t e) {
     if (e != cudaSuccess)
         (void)cudaGetLastError(); /* the next launch is not at fault */
-    return e == cudaSuccess ? at : NULL;
+    return e;
 }
 
-static void to_cuda(const uvcci_gpu_pool *p, void *at) {
-    if (p->pinned)
-        (void)cudaFreeHost(at);
-    else
-        (void)cudaFree(at);
+/* Where kernels have it under the address that threads have, as all pinned memory here. */
+static bool pin(void *pages, size_t bytes) {
+    void *there = NULL;
+    if (tell(cudaHostRegister(pages, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped)) !=
+        cudaSuccess)
+        return false;
+    if (tell(cudaHostGetDevicePointer(&there, pages, 0)) == cudaSuccess && there == pages)
+        return true;
+    (void)cudaHostUnregister(pages);
+    return false;
+}
+
+static void *from_cuda(const uvcci_gpu_pool *p, size_t bytes, size_t left) {
+    void *at = NULL;
+    if (!p->pinned && would_fill(bytes, left))
+        return NULL;
+    return tell(p->pinned ? cudaHostAlloc(&at, bytes, cudaHostAllocPortable | cudaHostAllocMapped)
+                          : cudaMalloc(&at, bytes)) == cudaSuccess
+               ? at
+               : NULL;
+}
+
+static void to_cuda(const uvcci_gpu_pool *p, const uvcci_gpu_pool_chunk *c) {
+    if (c->pages) {
+        if (cudaHostUnregister(c->at) == cudaSuccess) /* else CUDA may have it for ever */
+            uvcci_gpu_pages_give(c->at, c->bytes);
+    } else if (p->pinned) {
+        (void)cudaFreeHost(c->at);
+    } else {
+        (void)cudaFree(c->at);
+    }
 }
 
 void uvcci_gpu_pool_close(uvcci_gpu_pool *p, bool give_back) {
@@ -83,7 +106,7 @@ void uvcci_gpu_pool_close(uvcci_gpu_pool *p, bool give_back) {
             record_give(p, f, sizeof *f);
         }
     for (uint32_t i = 0; i < p->chunk_count && give_back; i++)
-        to_cuda(p, p->chunks[i].at);
+        to_cuda(p, &p->chunks[i]);
     if (p->chunks != NULL)
         record_give(p, p->chunks, p->chunk_room * sizeof *p->chunks);
     (void)pthread_mutex_destroy(&p->lock);
@@ -112,16 +135,16 @@ static bool is_large(size_t size) {
 }
 
 /* A chunk in its place among the others. The lock is held. */
-static void add_chunk(uvcci_gpu_pool *p, uint8_t *at, size_t bytes, bool fill) {
+static void add_chunk(uvcci_gpu_pool *p, const uvcci_gpu_pool_chunk *c, bool fill) {
     uint32_t i = p->chunk_count++;
-    for (; i != 0 && p->chunks[i - 1].at > at; i--)
+    for (; i != 0 && p->chunks[i - 1].at > c->at; i--)
         p->chunks[i] = p->chunks[i - 1];
     if (i <= p->filling && p->chunk_count > 1)
         p->filling++;
-    p->chunks[i] = (uvcci_gpu_pool_chunk){at, bytes, fill ? 0 : bytes};
+    p->chunks[i] = *c;
     if (fill)
         p->filling = i;
-    p->held += bytes;
+    p->held += c->bytes;
 }
 
 /* One chunk of that size: to be filled with blocks, or one block of a class. */
@@ -132,15 +155,19 @@ static bool grow_by(uvcci_gpu_pool *p, size_t bytes, unsigned class, size_t left
     (void)pthread_mutex_unlock(&p->lock);
     if (!may)
         return false;
+    uint8_t *pages = p->pinned ? uvcci_gpu_pages_take(bytes) : NULL;
     if (p->hook != NULL)
         p->hook(p->hook_user, false);
-    uint8_t *at = from_cuda(p, bytes, left); /* it may take long: no lock */
+    const bool pinned = pages != NULL && pin(pages, bytes); /* it may take long: no lock */
+    uint8_t *at = pinned ? pages : from_cuda(p, bytes, left);
     if (p->hook != NULL)
         p->hook(p->hook_user, true);
+    if (pages != NULL && !pinned)
+        uvcci_gpu_pages_give(pages, bytes);
     if (at == NULL)
         return false;
     (void)pthread_mutex_lock(&p->lock);
-    add_chunk(p, at, bytes, fill);
+    add_chunk(p, &(uvcci_gpu_pool_chunk){at, bytes, fill ? 0 : bytes, pinned}, fill);
     if (!fill) { /* the block that it was made for is found among those that came back */
         struct uvcci_gpu_pool_free *f = record_take(p, sizeof *f);
         if (f != NULL) {

@@ -16,6 +16,7 @@ enum { UVCCI_GPU_POOL_CLASSES = 160 };
 typedef struct uvcci_gpu_pool_chunk {
     uint8_t *at;
     size_t bytes, used;
+    bool pages; /* the host's own, pinned (pages.h) */
 } uvcci_gpu_pool_chunk;
 
 typedef struct uvcci_gpu_pool {

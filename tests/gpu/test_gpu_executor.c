@@ -207,6 +207,50 @@ static void copies_are_within_budgets(void **state) {
     free(to);
 }
 
+/* The process has so many bytes of memory mapped. */
+static size_t mapped_bytes(void) {
+    unsigned long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%lu", &pages), 1);
+    (void)fclose(f);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Messages' memory is pages that are there before CUDA pins them, so that it has little to do while
+ * it keeps others from the device; or CUDA's own, where it does not pin them where they are. None
+ * are kept either way. */
+static void pages_are_there_before_they_are_pinned(void **state) {
+    enum { MANY_BYTES = 48 << 20, ODD = (20 << 20) + 12345 };
+    static const fake_pins all[] = {FAKE_PINS_THERE, FAKE_PINS_ELSEWHERE, FAKE_PINS_NOT};
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        fake_pin(all[i]);
+        uvcc_gpu *x = open_one();
+        const uvcc_allocator al = uvcc_gpu_allocator(x);
+        const size_t before = mapped_bytes(), pinned = fake_pinned_bytes();
+        assert_int_equal(fake_pages_bytes(), 0);
+        uint8_t *p = al.alloc(al.user, MANY_BYTES, UVCC_MEM_WIRE),
+                *q = al.alloc(al.user, ODD, UVCC_MEM_WIRE),
+                *s = al.alloc(al.user, 64, UVCC_MEM_WIRE);
+        assert_true(p != NULL && q != NULL && s != NULL);
+        for (size_t k = 0; k < MANY_BYTES; k += 4096)
+            assert_int_equal(p[k], 0);
+        memset(p, 1, MANY_BYTES);
+        memset(q, 1, ODD);
+        const size_t grown = fake_pinned_bytes() - pinned;
+        assert_int_equal(fake_pages_bytes(), all[i] == FAKE_PINS_THERE ? grown : 0);
+        assert_true(mapped_bytes() - before < grown + (16 << 20));
+        al.free(al.user, p, MANY_BYTES, UVCC_MEM_WIRE);
+        al.free(al.user, q, ODD, UVCC_MEM_WIRE);
+        al.free(al.user, s, 64, UVCC_MEM_WIRE);
+        uvcc_gpu_free(x);
+        assert_int_equal(fake_pinned_bytes(), 0);
+        assert_true(mapped_bytes() < before + (16 << 20));
+    }
+    fake_pin(FAKE_PINS_THERE);
+}
+
 static void memory_of_a_device_is_refused(void **state) {
     static sum_job s;
     uvcc_gpu *x = open_one();
@@ -819,6 +863,7 @@ int main(void) {
         cmocka_unit_test(devices_are_looked_at),
         cmocka_unit_test(what_is_read_is_not_written),
         cmocka_unit_test(copies_are_within_budgets),
+        cmocka_unit_test(pages_are_there_before_they_are_pinned),
         cmocka_unit_test(memory_of_a_device_is_refused),
         cmocka_unit_test(memory_that_is_lent),
         cmocka_unit_test(public_weights),

@@ -18,6 +18,7 @@ typedef struct fake_stream *cudaStream_t;
 typedef struct fake_event *cudaEvent_t;
 
 enum { cudaHostAllocPortable = 1, cudaHostAllocMapped = 2 };
+enum { cudaHostRegisterPortable = 1, cudaHostRegisterMapped = 2 };
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2, cudaEnableDefault = 0 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1 };
 enum cudaMemoryType { cudaMemoryTypeUnregistered = 0, cudaMemoryTypeDevice = 2 };
@@ -41,6 +42,9 @@ cudaError_t cudaMalloc(void **p, size_t bytes);
 cudaError_t cudaFree(void *p);
 cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void *p);
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void *p);
+cudaError_t cudaHostGetDevicePointer(void **there, void *p, unsigned flags);
 cudaError_t cudaMemGetInfo(size_t *left, size_t *all);
 cudaError_t cudaMemset(void *p, int value, size_t bytes);
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t s);

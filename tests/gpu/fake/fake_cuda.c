@@ -31,13 +31,14 @@ static struct {
     size_t watch_len, hashed;
     bool watched;
     bool breaks, broken;
+    fake_pins pins;
     unsigned hang, hanging; /* 0: they end */
     pthread_t waits;        /* who said so */
     bool looked, passed;    /* it at the clock; its hour */
     struct {
         uint8_t *at;
         size_t bytes;
-        bool pinned;
+        bool pinned, of_host;
     } memory[BLOCKS];
 } fake = {
     .lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER, .count = 1, .major = 8};
@@ -57,6 +58,10 @@ void fake_block(fake_call c) {
     fake.passed = false;
     (void)pthread_cond_broadcast(&fake.news);
     (void)pthread_mutex_unlock(&fake.lock);
+}
+
+void fake_pin(fake_pins how) {
+    fake.pins = how;
 }
 
 void fake_hang(unsigned jobs) {
@@ -106,6 +111,16 @@ size_t fake_device_bytes(void) {
 
 size_t fake_pinned_bytes(void) {
     return bytes_out(true);
+}
+
+size_t fake_pages_bytes(void) {
+    size_t bytes = 0;
+    (void)pthread_mutex_lock(&fake.lock);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (fake.memory[i].at != NULL && fake.memory[i].of_host)
+            bytes += fake.memory[i].bytes;
+    (void)pthread_mutex_unlock(&fake.lock);
+    return bytes;
 }
 
 static bool has(const uint8_t *in, size_t room, const void *bytes, size_t len) {
@@ -166,11 +181,8 @@ static cudaError_t enter(fake_call c) {
     return broken ? cudaErrorLaunchFailure : cudaSuccess;
 }
 
-static cudaError_t take(void **p, size_t bytes, bool pinned) {
-    const cudaError_t e = enter(pinned ? FAKE_HOST_ALLOC : FAKE_MALLOC);
-    if (e != cudaSuccess)
-        return e;
-    uint8_t *at = aligned_alloc(ALIGN, (bytes + ALIGN - 1) / ALIGN * ALIGN);
+/* The lock is not held. */
+static void note(uint8_t *at, size_t bytes, bool pinned, bool of_host) {
     unsigned i = 0;
     (void)pthread_mutex_lock(&fake.lock);
     while (i < BLOCKS && fake.memory[i].at != NULL)
@@ -180,20 +192,37 @@ static cudaError_t take(void **p, size_t bytes, bool pinned) {
     fake.memory[i].at = at;
     fake.memory[i].bytes = bytes;
     fake.memory[i].pinned = pinned;
+    fake.memory[i].of_host = of_host;
     (void)pthread_mutex_unlock(&fake.lock);
-    *p = at;
-    return cudaSuccess;
 }
 
-static cudaError_t give(void *p) {
+/* It must have come from where it goes. */
+static void forget(const void *p, bool of_host) {
+    bool found = false;
     (void)pthread_mutex_lock(&fake.lock);
     for (unsigned i = 0; i < BLOCKS; i++)
         if (fake.memory[i].at == p) {
             if (fake.watch_len != 0 && !fake.memory[i].pinned)
                 fake.watched |= has(p, fake.memory[i].bytes, fake.watch, fake.watch_len);
             fake.memory[i].at = NULL;
+            found = fake.memory[i].of_host == of_host;
         }
     (void)pthread_mutex_unlock(&fake.lock);
+    if (!found && p != NULL)
+        abort();
+}
+
+static cudaError_t take(void **p, size_t bytes, bool pinned) {
+    const cudaError_t e = enter(pinned ? FAKE_HOST_ALLOC : FAKE_MALLOC);
+    if (e != cudaSuccess)
+        return e;
+    *p = aligned_alloc(ALIGN, (bytes + ALIGN - 1) / ALIGN * ALIGN);
+    note(*p, bytes, pinned, false);
+    return cudaSuccess;
+}
+
+static cudaError_t give(void *p) {
+    forget(p, false);
     free(p);
     return cudaSuccess;
 }
@@ -249,6 +278,30 @@ cudaError_t cudaFree(void *p) {
 
 cudaError_t cudaFreeHost(void *p) {
     return give(p);
+}
+
+/* Whole pages, all of them there, as the library has made them. */
+cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags) {
+    const cudaError_t e = enter(FAKE_HOST_ALLOC);
+    if (e != cudaSuccess)
+        return e;
+    if ((uintptr_t)p % 4096 != 0 || flags != (cudaHostRegisterPortable | cudaHostRegisterMapped))
+        abort();
+    if (fake.pins == FAKE_PINS_NOT)
+        return cudaErrorInvalidValue;
+    note(p, bytes, true, true);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *p) {
+    forget(p, true);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostGetDevicePointer(void **there, void *p, unsigned flags) {
+    (void)flags;
+    *there = fake.pins == FAKE_PINS_ELSEWHERE ? (uint8_t *)p + 4096 : p;
+    return cudaSuccess;
 }
 
 void *fake_device_memory(size_t bytes) {

@@ -20,6 +20,15 @@ typedef enum fake_call {
 void fake_devices(int count, int usable, int major, int minor);
 /* Calls of that kind wait from now on, until FAKE_NONE. An hour passes while the first one does. */
 void fake_block(fake_call c);
+/* What comes of memory of the host's own that is to be pinned. */
+typedef enum fake_pins {
+    FAKE_PINS_THERE,     /* kernels have it where it is */
+    FAKE_PINS_ELSEWHERE, /* ... at another address */
+    FAKE_PINS_NOT        /* it is refused */
+} fake_pins;
+void fake_pin(fake_pins how);
+/* Memory that is the host's own, of fake_pinned_bytes(). */
+size_t fake_pages_bytes(void);
 /* Kernels that are launched from now on never end, and nothing behind them; 0: they do again, those
  * before stay. An hour passes when so many jobs hang, and the thread that said this has looked at
  * the clock, as it does when it waits for a job. */
