@@ -13,7 +13,7 @@
 #include "../report.h"
 #include "plane_mpi.h"
 
-#define OVER_MS 10000u /* that workers are given to take their communicators down together */
+#define OVER_MS 60000u /* that workers are given to take their communicators down together */
 
 typedef struct nccl_plane {
     const nccl_library *lib;
@@ -70,21 +70,20 @@ static int make(nccl_plane *p, const plane_config *c) {
                                   *p->logged != '\0' ? p->logged : uvcc_error_text(rc));
 }
 
-/* Between the two calls of the library nobody has anything to say any more, unless one failed. */
+/* Whoever is not there in time has failed: what it says later finds nobody who hears it. Nothing
+ * is heard any more before there is nothing to hear it. */
 static void end_nccl(nccl_plane *p) {
     const struct timespec pause = {.tv_nsec = 1000000};
     if (p->nccl == NULL)
         return;
     interrupt_within(INTERRUPT_PLANE_S);
     p->lib->close(p->nccl);
-    for (unsigned ms = 0; ms < OVER_MS && p->lib->over(p->nccl) != 1; ms++)
+    for (unsigned ms = 0; ms < OVER_MS && !p->told && p->lib->over(p->nccl) != 1; ms++)
         (void)nanosleep(&pause, NULL);
-    const bool over = p->lib->over(p->nccl) == 1;
-    if (over)
-        (void)plane_mpi_on_note(p->mpi, NULL);
+    if (p->lib->over(p->nccl) != 1)
+        p->lib->fail(p->nccl, 0, "other workers did not take their part of it down");
+    (void)plane_mpi_on_note(p->mpi, NULL);
     p->lib->free(p->nccl);
-    if (!over)
-        (void)plane_mpi_on_note(p->mpi, NULL);
     interrupt_within(INTERRUPT_S);
 }
 
