@@ -14,8 +14,9 @@ extern "C" {
 #include "gpu/ring_gemm.h"
 }
 
-/* Of threads of a block; between launches it is the host's, who makes keys by the same tables. */
-__align__(16) uint32_t aes_shared[AES_FOUR * AES_TABLE_WORDS];
+/* Of threads of a block, with room for a table by bits; between launches it is the host's, who makes
+ * keys by the same tables. */
+__align__(16) uint32_t aes_shared[AES_FOUR * AES_TABLE_WORDS + PLANES_CHUNKS * PLANES_WORDS];
 
 namespace {
 
