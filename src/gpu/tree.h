@@ -39,6 +39,14 @@ ON_BOTH seed seed_if(uint64_t v, seed a) {
     a.hi &= 0 - v;
     return a;
 }
+/* a where v's lowest bit is 1. */
+ON_BOTH seed seed_if_low(seed v, seed a) {
+    const uint32_t half = 0 - ((uint32_t)v.lo & 1);
+    const uint64_t all = (uint64_t)half << 32 | half; /* one register of a device */
+    a.lo &= all;
+    a.hi &= all;
+    return a;
+}
 ON_BOTH seed seed_clear(seed a) {
     a.lo &= ~(uint64_t)1;
     return a;
@@ -444,7 +452,7 @@ ON_BOTH seed descent_by(const descent *w, seed word, unsigned d, unsigned side) 
 }
 /* What a node gives to that side by a correction. */
 ON_BOTH seed descent_step(const vec *c, seed of, unsigned side, seed by) {
-    return seed_xor(mmo(c, side, seed_clear(of)), seed_if(of.lo & 1, by));
+    return seed_xor(mmo(c, side, seed_clear(of)), seed_if_low(of, by));
 }
 /* The values of the first node. */
 ON_BOTH seed descend_first(const vec *c, descent *w, seed *above) {
@@ -468,12 +476,12 @@ ON_BOTH seed descend(const vec *c, descent *w, seed *above) {
     const uint32_t came = w->came++;
     const unsigned up = came != 0 ? lowest_one(came) : w->level;
     /* where the way down begins: at a child of what is kept there, or at the root */
-    uint64_t kept = up < w->level ? ~(uint64_t)0 : 0;
+    bool kept = up < w->level;
     seed x = w->root;
 #ifdef __CUDACC__
 #pragma unroll 1
 #endif
-    for (unsigned d = kept != 0 ? w->level - up : 1;; d++) {
+    for (unsigned d = kept ? w->level - up : 1;; d++) {
         const bool ends = d > w->level;
         seed of = x, by = w->last;
         unsigned side = 0;
@@ -483,20 +491,20 @@ ON_BOTH seed descend(const vec *c, descent *w, seed *above) {
             if (d == w->level) {
                 by = w->by;
                 over = w->parent;
-                if (kept == 0)
+                if (!kept)
                     w->parent = x;
             } else {
                 by = seed_load(w->words + w->level_bytes * (d - 1));
                 over = above[d];
-                if (kept == 0)
+                if (!kept)
                     above[d] = x;
             }
-            const uint64_t chosen = kept | (0 - (uint64_t)bit);
-            of.lo = (over.lo & chosen) | (x.lo & ~chosen);
-            of.hi = (over.hi & chosen) | (x.hi & ~chosen);
-            side = bit ^ (unsigned)(~kept & 1);
+            const bool is_over = kept || bit != 0;
+            of.lo = is_over ? over.lo : x.lo;
+            of.hi = is_over ? over.hi : x.hi;
+            side = kept ? bit : 1 - bit;
             by = descent_by(w, by, d, side);
-            kept = 0;
+            kept = false;
         }
         x = descent_step(c, of, side, by);
         if (ends)

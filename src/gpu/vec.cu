@@ -51,7 +51,6 @@ constexpr size_t planes_bytes(uint32_t chunks) {
 ON_BOTH_CONST bool has_planes(unsigned kind) {
     return kind == UVCC_TASK_FN_TABLE;
 }
-constexpr size_t PLANES_AT = AES_FOUR * AES_TABLE_WORDS;
 
 struct vec_launch {
     vec_task t;
@@ -94,7 +93,7 @@ template <unsigned KIND> __device__ void begin(const vec_launch *l, expanded *ke
         key[k / 4][k % 4] = words[k];
     fill_tables(tables_of(KIND));
     if constexpr (has_planes(KIND))
-        fill_planes(&l->t.table, l->t.fn.entry_count, l->chunks, aes_shared + PLANES_AT);
+        fill_planes(&l->t.table, l->t.fn.entry_count, l->chunks, aes_shared + PLANES_AT / 4);
     __syncthreads();
     if (threadIdx.x < PRG_KEYS)
         aes_expand_words(key[threadIdx.x]);
@@ -112,7 +111,7 @@ __device__ vec vec_of(const vec_launch *l, const expanded *key, uint32_t tile) {
     c.key = key;
     c.tree = l->tree;
     c.tables = tables_of(KIND);
-    c.planes = has_planes(KIND) && l->chunks != 0 ? aes_shared + PLANES_AT : NULL;
+    c.by_bits = has_planes(KIND) && l->chunks != 0;
     c.lanes = has_parts(KIND) ? l->lanes : 1;
     c.lane = has_parts(KIND) ? lane % c.lanes : 0;
     c.i = tile % l->tiles * (WARP / c.lanes) + lane / c.lanes;

@@ -31,8 +31,10 @@ ON_BOTH unsigned table_at(unsigned i) {
 
 /* The same by bits, as a kernel makes them of bytes: of each 128 entries, a chunk, 32 words for the
  * lowest bytes and 32 for the next: word l is bit l / 4 of group l % 4 of the chunk, the first entry
- * at the top. Tables of so many chunks at most, and of entries of no more bytes, have them. */
-enum { CHUNK_GROUPS = 4, PLANES_BYTES = 2, PLANES_WORDS = 32 * PLANES_BYTES, PLANES_CHUNKS = 80 };
+ * at the top. Tables of so many chunks at most, and of entries of no more bytes, have them, in shared
+ * memory behind the tables of AES. */
+enum { CHUNK_GROUPS = 4, PLANES_BYTES = 2, PLANES_WORDS = 32 * PLANES_BYTES, PLANES_CHUNKS = 80,
+       PLANES_AT = AES_FOUR * AES_TABLE_WORDS * 4 };
 
 /* A task of blocks as a kernel takes it; `blocks` and the arrays of fn are where the kernel reads
  * them. */
@@ -58,8 +60,7 @@ typedef struct vec {
     unsigned tables;                       /* of AES; known when a kernel is compiled */
     uint32_t i;                            /* the element */
     uint32_t lane, lanes;                  /* of the threads that share it */
-    const uint32_t *planes;                /* a table's, of a warp whose lanes have an element each,
-                                              all of one block; or NULL */
+    bool by_bits;                          /* a table is, and a warp's lanes have an element each */
 } vec;
 
 /* Values of an element that are written packed; and where to. */

@@ -108,6 +108,9 @@ inline uint32_t __funnelshift_l(uint32_t lo, uint32_t hi, unsigned by) {
 inline uint32_t __funnelshift_r(uint32_t lo, uint32_t hi, unsigned by) {
     return (uint32_t)(((uint64_t)hi << 32 | lo) >> (by & 31));
 }
+inline uint32_t __funnelshift_rc(uint32_t lo, uint32_t hi, unsigned by) {
+    return (uint32_t)(((uint64_t)hi << 32 | lo) >> min(by, 32u));
+}
 inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t which) {
     const uint64_t all = (uint64_t)y << 32 | x;
     const auto byte = [=](unsigned k) {
