@@ -137,8 +137,8 @@ ON_BOTH void bits_between(seed high, seed low, unsigned at, uint32_t *bits) {
         bits[3 - k] = between(word[k + 1], word[k], at % 32 + 1);
 }
 
-/* Sums of the entries whose bits are set; how many. By the bytes of vec_table it is their sums, each
- * 128 times; or, by bits, what this lane has of the products of 32 elements with PLANES_BYTES
+/* Sums of the entries whose bits are set; how many. By the bytes of vec_table it is their sums,
+ * each 128 times; or, by bits, what this lane has of the products of 32 elements with PLANES_BYTES
  * bytes' bits. */
 enum { LANE_SUMS = 8 * PLANES_BYTES };
 

@@ -153,8 +153,8 @@ __global__ void __launch_bounds__(threads_bound(KIND), needs_aes(KIND) ? blocks_
     if (warp >= l.warps)
         return;
     /* where a tile takes long, no block has a warp more of the last round than another */
-    const uint32_t first = walks_trees(KIND) ? warp * gridDim.x + blockIdx.x
-                                             : blockIdx.x * l.warps + warp;
+    const uint32_t first =
+        walks_trees(KIND) ? warp * gridDim.x + blockIdx.x : blockIdx.x * l.warps + warp;
     for (uint32_t tile = first; tile < l.t.count * l.tiles; tile += gridDim.x * l.warps) {
         vec c = vec_of<KIND>(&l, key, tile);
         const uint32_t units = units_of(&l.t, c.b);
