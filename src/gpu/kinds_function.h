@@ -105,8 +105,7 @@ ON_BOTH uint64_t scale_of(const int64_t *w, uint64_t l, unsigned s) {
 }
 
 /* The 128 values of a node, 2^n of them over and over if it has fewer. */
-ON_BOTH seed leaf(const vec *c, const dpf *f, node n, seed last) {
-    seed y = terminal(c, n, last);
+ON_BOTH seed all_values(const dpf *f, seed y) {
     if (f->n < 7) {
         y.lo = low(y.lo, 1u << f->n);
         for (unsigned k = 1u << f->n; k < 64; k *= 2)
@@ -116,21 +115,35 @@ ON_BOTH seed leaf(const vec *c, const dpf *f, node n, seed last) {
     return y;
 }
 
-/* Bits `by` to `by` + 127 of (high, low), by = 1..128. */
-ON_BOTH seed bits_between(seed high, seed low, unsigned by) {
-    const unsigned word = by / 64, s = by % 64;
-    const uint64_t a = word == 0 ? low.lo : word == 1 ? low.hi : high.lo;
-    const uint64_t b = word == 0 ? low.hi : word == 1 ? high.lo : high.hi;
-    const uint64_t top = word == 0 ? high.lo : high.hi;
-    seed y;
-    y.lo = a >> s | b << 1 << (63 - s);
-    y.hi = b >> s | top << 1 << (63 - s);
-    return y;
+/* The low 32 bits of (high, low) >> s, s = 1..32. */
+ON_BOTH uint32_t between(uint32_t high, uint32_t low, unsigned s) {
+#ifdef __CUDA_ARCH__
+    return __funnelshift_rc(low, high, s);
+#else
+    return (uint32_t)(((uint64_t)high << 32 | low) >> s);
+#endif
+}
+/* Bits at + 1 to at + 128 of (high, low), at = 0..127, the highest 32 first. */
+ON_BOTH void bits_between(seed high, seed low, unsigned at, uint32_t *bits) {
+    const uint32_t all[8] = {
+        (uint32_t)low.lo,  (uint32_t)(low.lo >> 32),  (uint32_t)low.hi,  (uint32_t)(low.hi >> 32),
+        (uint32_t)high.lo, (uint32_t)(high.lo >> 32), (uint32_t)high.hi, (uint32_t)(high.hi >> 32)};
+    uint32_t some[6], word[5];
+    for (unsigned k = 0; k < 6; k++)
+        some[k] = at >= 64 ? all[k + 2] : all[k];
+    for (unsigned k = 0; k < 5; k++)
+        word[k] = at % 64 >= 32 ? some[k + 1] : some[k];
+    for (unsigned k = 0; k < 4; k++)
+        bits[3 - k] = between(word[k + 1], word[k], at % 32 + 1);
 }
 
-/* Sums of the entries whose bits are set, by the bytes of vec_table, each 128 times; how many. */
+/* Sums of the entries whose bits are set; how many. By the bytes of vec_table it is their sums,
+ * each 128 times; or, by bits, what this lane has of the products of 32 elements with PLANES_BYTES
+ * bytes' bits. */
+enum { LANE_SUMS = 8 * PLANES_BYTES };
+
 typedef struct table_sums {
-    uint32_t plane[TABLE_PLANES], count;
+    uint32_t part[LANE_SUMS], count;
 } table_sums;
 
 /* sum + the products of four bytes. */
@@ -155,9 +168,7 @@ ON_BOTH void add_plane(const uint32_t *of, uint32_t bits, uint32_t *sum) {
     for (unsigned k = 0; k < TABLE_GROUP / 4; k++)
         *sum = add_bytes(bits << k & 0x80808080u, word[k], *sum);
 }
-/* Of a chunk, which has so many groups. */
-enum { CHUNK_GROUPS = 4 };
-
+/* Of a chunk. */
 ON_BOTH void add_chosen(const vec_table *t, uint32_t group, uint32_t groups, const uint32_t *bits,
                         table_sums *s) {
     const uint32_t *of = t->bytes + (size_t)TABLE_GROUP / 4 * t->planes * group;
@@ -172,14 +183,85 @@ ON_BOTH void add_chosen(const vec_table *t, uint32_t group, uint32_t groups, con
 #endif
         for (unsigned q = 0; q < CHUNK_GROUPS; q++)
             if (q < groups)
-                add_plane(of + TABLE_GROUP / 4 * (t->planes * q + p), bits[q], &s->plane[p]);
+                add_plane(of + TABLE_GROUP / 4 * (t->planes * q + p), bits[q], &s->part[p]);
     }
-    s->count += ones(bits[0]) + ones(bits[1]) + ones(bits[2]) + ones(bits[3]);
 }
-ON_BOTH uint64_t table_sum(const vec_table *t, const table_sums *s) {
-    uint64_t sum = (uint64_t)(int64_t)t->least * s->count;
+
+#ifdef __CUDA_ARCH__
+/* What lanes `by` apart have of a and b becomes a's at the lower of them, b's at the upper. */
+ON_BOTH void swap_between(uint32_t *a, uint32_t *b, unsigned by) {
+    const bool upper = (aes_lane() & 4 * by) != 0; /* which is in a register */
+    const uint32_t got = __shfl_xor_sync(~0u, upper ? *a : *b, by);
+    *a = upper ? got : *a;
+    *b = upper ? *b : got;
+}
+/* sum + the ones in common of 16 rows of 128 bits and 8 columns: lane l has of rows l / 4 and l / 4
+ * + 8, and of column l / 4, word l % 4; and of these rows' sums columns 2 (l % 4) and the next. */
+ON_BOTH void add_ones(uint32_t *sum, uint32_t row, uint32_t later, uint32_t column) {
+#ifdef __NVCC__
+    asm("mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.and.popc "
+        "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+        : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
+        : "r"(row), "r"(later), "r"(column));
+#else
+    emulated_ones(sum, row, later, column);
+#endif
+}
+/* As add_chosen(), for a warp's 32 elements at once: each four lanes hand each other the words of
+ * their elements, 4 (l / 4) and so on, as rows have them. */
+ON_BOTH void add_by_bits(uint32_t chunk, const uint32_t *bits, uint32_t *sum) {
+    const uint32_t at = aes_lane() + 4 * PLANES_WORDS * chunk;
+    uint32_t row[CHUNK_GROUPS] = {bits[0], bits[1], bits[2], bits[3]};
+    swap_between(&row[0], &row[1], 1);
+    swap_between(&row[2], &row[3], 1);
+    swap_between(&row[0], &row[2], 2);
+    swap_between(&row[1], &row[3], 2);
+#pragma unroll
+    for (unsigned p = 0; p < PLANES_BYTES; p++) {
+        const uint32_t column = p == 0 ? AES_LOAD(PLANES_AT, at) : AES_LOAD(PLANES_AT + 128, at);
+        add_ones(sum + 8 * p, row[0], row[1], column);
+        add_ones(sum + 8 * p + 4, row[2], row[3], column);
+    }
+}
+/* This lane's element's, of the four lanes that have its row. */
+ON_BOTH uint64_t sum_by_bits(const uint32_t *sum) {
+    const unsigned mine = aes_lane() / 4 % 4;
+    uint64_t y = 0;
+#pragma unroll
+    for (unsigned k = 0; k < 4; k++) {
+        uint64_t x = 0;
+#pragma unroll
+        for (unsigned p = 0; p < PLANES_BYTES; p++)
+            x += (sum[8 * p + 2 * k] + 2 * (uint64_t)sum[8 * p + 2 * k + 1]) << 8 * p;
+        x <<= 2 * mine;
+        x += __shfl_xor_sync(~0u, x, 1);
+        x += __shfl_xor_sync(~0u, x, 2);
+        y = k == mine ? x : y;
+    }
+    return y;
+}
+#endif
+
+ON_BOTH void add_chunk(const vec *c, uint32_t chunk, const uint32_t *bits, table_sums *s) {
+    const uint32_t left = c->t->fn.entry_count - 128 * chunk;
+    const uint32_t groups = left < 128 ? (left + TABLE_GROUP - 1) / TABLE_GROUP : CHUNK_GROUPS;
+    s->count += ones(bits[0]) + ones(bits[1]) + ones(bits[2]) + ones(bits[3]);
+#ifdef __CUDA_ARCH__
+    if (c->by_bits) {
+        add_by_bits(chunk, bits, s->part);
+        return;
+    }
+#endif
+    add_chosen(&c->t->table, CHUNK_GROUPS * chunk, groups, bits, s);
+}
+ON_BOTH uint64_t table_sum(const vec *c, const table_sums *s) {
+    uint64_t sum = (uint64_t)(int64_t)c->t->table.least * s->count;
+#ifdef __CUDA_ARCH__
+    if (c->by_bits)
+        return sum + sum_by_bits(s->part);
+#endif
     for (unsigned p = 0; p < TABLE_PLANES; p++)
-        sum += (uint64_t)(s->plane[p] >> 7) << 8 * p;
+        sum += (uint64_t)(s->part[p] >> 7) << 8 * p;
     return sum;
 }
 /* The same of entries that are multiplied each. */
@@ -219,12 +301,10 @@ ON_BOTH uint64_t scaled_chunk(const uvcc_fn_args *fn, uint32_t first, const uint
     return sum;
 }
 
-/* The highest n bits of 128, n = 1..128. */
-ON_BOTH seed first_ones(unsigned n) {
-    seed y;
-    y.hi = n < 64 ? ~(~(uint64_t)0 >> n) : ~(uint64_t)0;
-    y.lo = n <= 64 ? 0 : ~(uint64_t)0 << (128 - n);
-    return y;
+/* Those of group q, the first at the top, that are among the first `some` of a chunk. */
+ON_BOTH uint32_t first_ones(uint32_t some, unsigned q) {
+    const uint32_t before = TABLE_GROUP * q, here = some > before ? some - before : 0;
+    return here >= TABLE_GROUP ? ~0u : ~(~0u >> here);
 }
 
 /* This lane's part of the sum over the entries i, which count where the key has x = xh - first - i
@@ -233,35 +313,34 @@ ON_BOTH seed first_ones(unsigned n) {
 ON_BOTH uint64_t table_part(const vec *c, const dpf *f, uint64_t scale) {
     const uvcc_fn_args *fn = &c->t->fn;
     const uint64_t x = low(in(c, 0) - (uint64_t)fn->first, f->n);
-    const unsigned skip = f->n < 7 ? f->n : 7, by = terminal_at(f->n, x) + 1;
+    const unsigned skip = f->n < 7 ? f->n : 7;
+    const unsigned at = (unsigned)x & ((1u << skip) - 1); /* in its block of values */
     const uint32_t chunks = (fn->entry_count + 127) / 128;
     const uint32_t from = chunks * c->lane / c->lanes, to = chunks * (c->lane + 1) / c->lanes;
     const uint64_t number = low((x >> skip) - from, f->n - skip);
-    const seed last = final_word(c, f);
     table_sums sums = {{0}, 0};
     uint64_t sum = 0;
-    descent w;
-    seed high = {0, 0};
-    for (uint32_t k = from; k <= to && from != to; k++) {
-        const node n =
-            k == from ? descend_from(c, &f->k, &w, own_root(c, fn->call_key), number, f->k.depth)
-                      : descend(c, &f->k, &w);
-        const seed below = leaf(c, f, n, last);
-        const seed bits = bits_between(high, below, by);
+    seed above[LEVELS_MOST], high = {0, 0};
+    if (from == to)
+        return 0;
+    descent w = descent_of(c, f, own_root(c, fn->call_key), number);
+    for (uint32_t k = from; k <= to; k++) {
+        const seed below =
+            all_values(f, k == from ? descend_first(c, &w, above) : descend(c, &w, above));
+        uint32_t bits[CHUNK_GROUPS];
+        bits_between(high, below, at, bits);
         high = below;
         if (k == from)
             continue;
         const uint32_t first = 128 * (k - 1), left = fn->entry_count - first;
-        const seed there = seed_and(bits, first_ones(left < 128 ? left : 128));
-        const uint32_t of[CHUNK_GROUPS] = {(uint32_t)(there.hi >> 32), (uint32_t)there.hi,
-                                           (uint32_t)(there.lo >> 32), (uint32_t)there.lo};
-        const uint32_t groups = left < 128 ? (left + TABLE_GROUP - 1) / TABLE_GROUP : CHUNK_GROUPS;
+        for (unsigned q = 0; left < 128 && q < CHUNK_GROUPS; q++)
+            bits[q] &= first_ones(left, q);
         if (fn->shift == 0)
-            add_chosen(&c->t->table, first / TABLE_GROUP, groups, of, &sums);
+            add_chunk(c, k - 1, bits, &sums);
         if (fn->shift != 0)
-            sum += scaled_chunk(fn, first, of, scale);
+            sum += scaled_chunk(fn, first, bits, scale);
     }
-    return fn->shift != 0 ? sum : table_sum(&c->t->table, &sums);
+    return fn->shift != 0 ? sum : table_sum(c, &sums);
 }
 
 ON_BOTH uint64_t part_of_fn_table(const vec *c) {

@@ -39,6 +39,14 @@ ON_BOTH seed seed_if(uint64_t v, seed a) {
     a.hi &= 0 - v;
     return a;
 }
+/* a where v's lowest bit is 1. */
+ON_BOTH seed seed_if_low(seed v, seed a) {
+    const uint32_t half = 0 - ((uint32_t)v.lo & 1);
+    const uint64_t all = (uint64_t)half << 32 | half; /* one register of a device */
+    a.lo &= all;
+    a.hi &= all;
+    return a;
+}
 ON_BOTH seed seed_clear(seed a) {
     a.lo &= ~(uint64_t)1;
     return a;
@@ -377,67 +385,131 @@ ON_BOTH void make_dcf(const vec *c, unsigned call, unsigned n, unsigned w, uint6
 
 /* --- Neighbours ------------------------------------------------------------------------------- */
 
-/* Nodes of a level, each one number below the one before, mod 2^level. Of level d there came so
- * many as of the level below come to by halves, so how far up the next one begins depends on how
- * many came alone: lanes whose first ones differ go on side by side. Numbers are public. */
+/* The lowest bit that is 1, x != 0. */
+ON_BOTH unsigned lowest_one(uint32_t x) {
+#ifdef __CUDA_ARCH__
+    return (unsigned)__ffs((int)x) - 1;
+#else
+    unsigned n = 0;
+    for (; (x >> n & 1) == 0; n++)
+        ;
+    return n;
+#endif
+}
+
+enum { LEVELS_MOST = 64 };
+
+/* The last nodes of a DPF, each one number below the one before, mod 2^level, and their values. Of
+ * level d there came so many as of the level below come to by halves, so how far up the next one
+ * begins depends on how many came alone: lanes whose first ones differ go on side by side. Numbers
+ * are public.
+ *
+ * Nodes are as node_kept() has them, and so are corrections, whose lowest bit is that of the side:
+ * one sum corrects both, and the same makes the values of a last node of its final word. What every
+ * step needs is here, in registers; what few need is kept apart: of level d the parent of the node
+ * that comes next, or the one before, but of the last level, since every other step needs that
+ * alone. */
 typedef struct descent {
-    node root, parent;
-    seed above[64]; /* of level d: the parent of the node that comes next, or the one before; of the
-                       last level it is `parent`, since every other step needs that alone */
-    correction by;  /* of the last level */
+    const uint8_t *words; /* this element's of the first level */
+    size_t level_bytes;
+    uint64_t control[2]; /* control bits of all levels */
+    seed root, last;     /* the final word */
+    seed by, parent;     /* of the last level: its correction word; the parent */
     uint64_t first;
-    uint32_t came;
+    uint32_t came; /* behind the first */
     unsigned level;
 } descent;
 
+ON_BOTH descent descent_of(const vec *c, const dpf *f, node root, uint64_t first) {
+    const size_t bytes = control_bytes(f->k.depth);
+    const uint8_t *bits = f->k.bits + bytes * c->i;
+    descent w;
+    w.level_bytes = (size_t)16 * c->b->count;
+    w.words = f->k.words + (size_t)16 * c->i;
+    w.control[0] = w.control[1] = 0;
+    for (unsigned k = 0; k < bytes; k++) {
+        const uint64_t byte = (uint64_t)bits[k] << 8 * (k % 8);
+        w.control[0] |= k < 8 ? byte : 0;
+        w.control[1] |= k < 8 ? 0 : byte;
+    }
+    w.root = w.parent = w.by = node_kept(root);
+    w.last = final_word(c, f);
+    w.first = first;
+    w.came = 0;
+    w.level = f->k.depth;
+    if (w.level != 0)
+        w.by = seed_load(w.words + w.level_bytes * (w.level - 1));
+    return w;
+}
 ON_BOTH unsigned descent_bit(const descent *w, unsigned d) {
     return (unsigned)bit_of(w->first, w->level - d);
 }
-/* The first one. */
-ON_BOTH node descend_from(const vec *c, const levels *k, descent *w, node root, uint64_t number,
-                          unsigned level) {
-    node x = root;
-    w->root = w->parent = root;
-    w->first = number;
-    w->came = 0;
-    w->level = level;
-    if (level == 0)
-        return root;
-    w->by = correction_at(c, k, level - 1);
-    for (unsigned d = 1; d < level; d++) {
-        w->above[d] = node_kept(x);
-        x = child(c, k, x, d - 1, descent_bit(w, d));
-    }
-    w->parent = x;
-    return child_by(c, &w->by, x, descent_bit(w, level));
+/* A correction word of level d with the control bit of a side. */
+ON_BOTH seed descent_by(const descent *w, seed word, unsigned d, unsigned side) {
+    const uint64_t both = (d <= 32 ? w->control[0] : w->control[1]) >> 2 * ((d - 1) % 32);
+    word.lo = (word.lo & ~(uint64_t)1) | (both >> side & 1);
+    return word;
 }
-/* Of level d, node 2q is a child of node q above it, and node 2q + 1 of q or q + 1. */
-ON_BOTH node descend(const vec *c, const levels *k, descent *w) {
-    uint32_t nth = ++w->came;
-    unsigned d = w->level;
-    for (; d != 0 && (nth & 1) != 0; d--)
-        nth = (nth + 1) / 2;
-    /* d is where the way down begins: its node is a child of what is kept there */
-    node x = w->root;
-    bool kept = d != 0;
-    for (d += d == 0; d <= w->level; d++) {
-        const unsigned bit = descent_bit(w, d);
-        const bool last = d == w->level;
-        const correction by = last ? w->by : correction_at(c, k, d - 1);
-        const node above = last ? w->parent : node_from(w->above[d]);
-        node of = above;
-        if (!kept) {
-            of.s = seed_choose(bit, above.s, x.s);
-            of.t = choose(bit, above.t, x.t);
-            if (last)
-                w->parent = x;
-            else
-                w->above[d] = node_kept(x);
-        }
-        x = child_by(c, &by, of, kept ? bit : 1 - bit);
-        kept = false;
+/* What a node gives to that side by a correction. */
+ON_BOTH seed descent_step(const vec *c, seed of, unsigned side, seed by) {
+    return seed_xor(mmo(c, side, seed_clear(of)), seed_if_low(of, by));
+}
+/* The values of the first node. */
+ON_BOTH seed descend_first(const vec *c, descent *w, seed *above) {
+    seed x = w->root;
+#ifdef __CUDACC__
+#pragma unroll 1
+#endif
+    for (unsigned d = 1; d <= w->level; d++) {
+        const unsigned side = descent_bit(w, d);
+        const seed word = seed_load(w->words + w->level_bytes * (d - 1));
+        if (d < w->level)
+            above[d] = x;
+        w->parent = x;
+        x = descent_step(c, x, side, descent_by(w, word, d, side));
     }
-    return x;
+    return descent_step(c, x, 0, w->last);
+}
+/* The values of the next. Of level d, node 2q is a child of node q above it, and node 2q + 1 of q
+ * or q + 1. One loop makes nodes and values, so that a kernel has the rounds of AES once here. */
+ON_BOTH seed descend(const vec *c, descent *w, seed *above) {
+    const uint32_t came = w->came++;
+    const unsigned up = came != 0 ? lowest_one(came) : w->level;
+    /* where the way down begins: at a child of what is kept there, or at the root */
+    bool kept = up < w->level;
+    seed x = w->root;
+#ifdef __CUDACC__
+#pragma unroll 1
+#endif
+    for (unsigned d = kept ? w->level - up : 1;; d++) {
+        const bool ends = d > w->level;
+        seed of = x, by = w->last;
+        unsigned side = 0;
+        if (!ends) {
+            const unsigned bit = descent_bit(w, d);
+            seed over;
+            if (d == w->level) {
+                by = w->by;
+                over = w->parent;
+                if (!kept)
+                    w->parent = x;
+            } else {
+                by = seed_load(w->words + w->level_bytes * (d - 1));
+                over = above[d];
+                if (!kept)
+                    above[d] = x;
+            }
+            const bool is_over = kept || bit != 0;
+            of.lo = is_over ? over.lo : x.lo;
+            of.hi = is_over ? over.hi : x.hi;
+            side = kept ? bit : 1 - bit;
+            by = descent_by(w, by, d, side);
+            kept = false;
+        }
+        x = descent_step(c, of, side, by);
+        if (ends)
+            return x;
+    }
 }
 
 #endif

@@ -43,11 +43,20 @@ constexpr unsigned WARPS_LEAST = 8, LATENT = 2;
 constexpr size_t tables_bytes(unsigned kind) {
     return tables_of(kind) * AES_TABLE_WORDS * sizeof(uint32_t);
 }
+constexpr size_t planes_bytes(uint32_t chunks) {
+    return chunks * PLANES_WORDS * sizeof(uint32_t);
+}
+
+/* Kinds that can have a table's entries by bits in shared memory, behind the tables of AES. */
+ON_BOTH_CONST bool has_planes(unsigned kind) {
+    return kind == UVCC_TASK_FN_TABLE;
+}
 
 struct vec_launch {
     vec_task t;
     uint32_t tiles, lanes; /* warps that a block of the task takes; threads of a unit */
     uint32_t warps;        /* of a block of threads: that work; of windows: units of both */
+    uint32_t chunks;       /* of a table, by bits */
     uint32_t tree[2][AES_KEY_WORDS];
     alignas(16) uint8_t keys[PRG_KEYS][16];
 };
@@ -62,6 +71,20 @@ struct window {
     uint64_t part[SCALE_WINDOW / WARP];
 };
 
+__device__ void fill_planes(const vec_table *t, uint32_t entries, uint32_t chunks, uint32_t *to) {
+    for (uint32_t j = threadIdx.x; j < PLANES_WORDS * chunks; j += blockDim.x) {
+        const uint32_t plane = j % PLANES_WORDS / 32, bit = j % 32 / 4;
+        const uint32_t group = j / PLANES_WORDS * CHUNK_GROUPS + j % CHUNK_GROUPS;
+        uint32_t word = 0;
+        if (TABLE_GROUP * group < entries && plane < t->planes)
+            for (unsigned k = 0; k < TABLE_GROUP / 4; k++) { /* as table_at() has them */
+                const uint32_t of = t->bytes[TABLE_GROUP / 4 * (t->planes * group + plane) + k];
+                word |= (of >> bit & 0x01010101u) << (7 - k);
+            }
+        to[j] = word;
+    }
+}
+
 template <unsigned KIND> __device__ void begin(const vec_launch *l, expanded *key) {
     if (!needs_aes(KIND))
         return;
@@ -69,6 +92,8 @@ template <unsigned KIND> __device__ void begin(const vec_launch *l, expanded *ke
     for (unsigned k = threadIdx.x; k < 4 * PRG_KEYS; k += blockDim.x)
         key[k / 4][k % 4] = words[k];
     fill_tables(tables_of(KIND));
+    if constexpr (has_planes(KIND))
+        fill_planes(&l->t.table, l->t.fn.entry_count, l->chunks, aes_shared + PLANES_AT / 4);
     __syncthreads();
     if (threadIdx.x < PRG_KEYS)
         aes_expand_words(key[threadIdx.x]);
@@ -86,6 +111,7 @@ __device__ vec vec_of(const vec_launch *l, const expanded *key, uint32_t tile) {
     c.key = key;
     c.tree = l->tree;
     c.tables = tables_of(KIND);
+    c.by_bits = has_planes(KIND) && l->chunks != 0;
     c.lanes = has_parts(KIND) ? l->lanes : 1;
     c.lane = has_parts(KIND) ? lane % c.lanes : 0;
     c.i = tile % l->tiles * (WARP / c.lanes) + lane / c.lanes;
@@ -103,12 +129,17 @@ template <unsigned KIND> __device__ void pack_tile(const vec *c, const packed *p
     }
 }
 
-template <unsigned KIND> __device__ void part_tile(const vec *c, uint32_t units) {
-    uint64_t sum = c->i < units ? part_of_unit(KIND, c) : 0;
+/* Lanes beyond the last unit do that one too, since a warp goes together. */
+template <unsigned KIND> __device__ void part_tile(vec *c, uint32_t units) {
+    const uint32_t i = c->i, first = i - threadIdx.x % WARP / c->lanes;
+    if (first >= units)
+        return;
+    c->i = i < units ? i : units - 1;
+    uint64_t sum = part_of_unit(KIND, c);
     __syncwarp();
     for (unsigned d = c->lanes / 2; d != 0; d /= 2)
         sum += __shfl_xor_sync(~0u, sum, d);
-    if (c->i < units && c->lane == 0)
+    if (i < units && c->lane == 0)
         end_of_unit(KIND, c, sum);
 }
 
@@ -121,9 +152,11 @@ __global__ void __launch_bounds__(threads_bound(KIND), needs_aes(KIND) ? blocks_
     begin<KIND>(&l, key);
     if (warp >= l.warps)
         return;
-    for (uint32_t tile = blockIdx.x * l.warps + warp; tile < l.t.count * l.tiles;
-         tile += gridDim.x * l.warps) {
-        const vec c = vec_of<KIND>(&l, key, tile);
+    /* where a tile takes long, no block has a warp more of the last round than another */
+    const uint32_t first =
+        walks_trees(KIND) ? warp * gridDim.x + blockIdx.x : blockIdx.x * l.warps + warp;
+    for (uint32_t tile = first; tile < l.t.count * l.tiles; tile += gridDim.x * l.warps) {
+        vec c = vec_of<KIND>(&l, key, tile);
         const uint32_t units = units_of(&l.t, c.b);
         if constexpr (has_parts(KIND)) {
             part_tile<KIND>(&c, units);
@@ -251,6 +284,14 @@ template <unsigned KIND> cudaError_t run_windows(vec_launch *l, unsigned sms, ui
     return cudaGetLastError();
 }
 
+/* How many chunks of a table are by bits in shared memory: none, or all. */
+template <unsigned KIND> uint32_t chunks_of(const vec_launch *l) {
+    const uint32_t chunks = quotient_up(l->t.fn.entry_count, CHUNK_GROUPS * TABLE_GROUP);
+    const bool by_bits = has_planes(KIND) && l->lanes == 1 && l->t.fn.shift == 0 &&
+                         l->t.table.planes <= PLANES_BYTES && chunks <= PLANES_CHUNKS;
+    return by_bits ? chunks : 0;
+}
+
 template <unsigned KIND> cudaError_t run_units(vec_launch *l, unsigned sms, uint32_t units,
                                                cudaStream_t s) {
     l->lanes = has_parts(KIND) ? lanes_of(&l->t, (uint64_t)l->t.count * units, sms, warps_most(KIND))
@@ -265,8 +306,9 @@ template <unsigned KIND> cudaError_t run_units(vec_launch *l, unsigned sms, uint
     const uint64_t blocks = (all + l->warps - 1) / l->warps;
     if (all == 0)
         return cudaSuccess;
+    l->chunks = chunks_of<KIND>(l);
     vec_kernel<KIND><<<blocks < most ? (unsigned)blocks : most, threads_of(l->warps),
-                       tables_bytes(KIND), s>>>(*l);
+                       tables_bytes(KIND) + planes_bytes(l->chunks), s>>>(*l);
     return cudaGetLastError();
 }
 
@@ -287,7 +329,9 @@ template <unsigned KIND> cudaError_t prepare(void) {
     if constexpr (has_window(KIND))
         return cudaFuncSetAttribute(window_kernel<KIND>, allow, (int)tables_bytes(KIND));
     else if (needs_aes(KIND))
-        return cudaFuncSetAttribute(vec_kernel<KIND>, allow, (int)tables_bytes(KIND));
+        return cudaFuncSetAttribute(
+            vec_kernel<KIND>, allow,
+            (int)(tables_bytes(KIND) + planes_bytes(has_planes(KIND) ? PLANES_CHUNKS : 0)));
     return cudaSuccess;
 }
 

@@ -29,6 +29,18 @@ ON_BOTH unsigned table_at(unsigned i) {
     return i % 8 * 4 + (3 - i / 8);
 }
 
+/* The same by bits, as a kernel makes them of bytes: of each 128 entries, a chunk, 32 words for the
+ * lowest bytes and 32 for the next: word l is bit l / 4 of group l % 4 of the chunk, the first
+ * entry at the top. Tables of so many chunks at most, and of entries of no more bytes, have them,
+ * in shared memory behind the tables of AES. */
+enum {
+    CHUNK_GROUPS = 4,
+    PLANES_BYTES = 2,
+    PLANES_WORDS = 32 * PLANES_BYTES,
+    PLANES_CHUNKS = 80,
+    PLANES_AT = AES_FOUR * AES_TABLE_WORDS * 4
+};
+
 /* A task of blocks as a kernel takes it; `blocks` and the arrays of fn are where the kernel reads
  * them. */
 typedef struct vec_task {
@@ -53,6 +65,7 @@ typedef struct vec {
     unsigned tables;                       /* of AES; known when a kernel is compiled */
     uint32_t i;                            /* the element */
     uint32_t lane, lanes;                  /* of the threads that share it */
+    bool by_bits;                          /* a table is, and a warp's lanes have an element each */
 } vec;
 
 /* Values of an element that are written packed; and where to. */

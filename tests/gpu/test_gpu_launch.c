@@ -106,10 +106,13 @@ static uint8_t role_of(const large *l, unsigned b) {
     return role == 'H' ? UVCC_HEAD : role == 'T' ? UVCC_TAIL : UVCC_OTHER;
 }
 
-/* Operands of any task, more of each than any has; messages and keys begin anywhere. */
-static void fill(large *l, const uint32_t *counts, uint64_t draws) {
+/* Operands of any task, more of each than any has; messages and keys begin anywhere. Entries of
+ * tables are of so many bytes. */
+static void fill(large *l, const uint32_t *counts, unsigned entry_bytes, uint64_t draws) {
     test_rand_bytes(&draws, &l->keys, sizeof l->keys);
     test_rand_bytes(&draws, l->entries, sizeof l->entries);
+    for (unsigned i = 0; i < ENTRIES; i++)
+        l->entries[i] >>= 8 * (4 - entry_bytes);
     test_rand_bytes(&draws, l->words, sizeof l->words);
     size_t all = 0;
     for (unsigned b = 0; b < BLOCKS; b++)
@@ -169,7 +172,8 @@ static const unsigned multiprocessors[3] = {1, 2, 132};
 
 /* A task of many elements, so that warps have several tiles, and blocks of threads several rounds.
  */
-static void same_as_portable(const uvcc_task *t, const uvcc_fn_args *fn, const uint32_t *counts) {
+static void same_as_portable(const uvcc_task *t, const uvcc_fn_args *fn, const uint32_t *counts,
+                             unsigned entry_bytes) {
     static large l;
     for (unsigned role = 0; role < 3; role++) {
         uint8_t *want[OUTS];
@@ -177,7 +181,7 @@ static void same_as_portable(const uvcc_task *t, const uvcc_fn_args *fn, const u
         l.t = *t;
         l.fn = *fn;
         l.t.ordinal = role;
-        fill(&l, counts, 11 + role);
+        fill(&l, counts, entry_bytes, 11 + role);
         const uvcc_job job = {.tasks = &l.t, .count = 1};
         run_portable(&job);
         for (unsigned k = 0; k < OUTS; k++) {
@@ -203,13 +207,22 @@ static void large_tasks(void **state) {
         uvcc_task t;
         uvcc_fn_args fn;
         bool few;
+        unsigned entry_bytes; /* of a table; 0: as of any task */
     } all[] = {
-#define FN(name, ...) {{.kind = UVCC_TASK_##name, .call = 9}, {__VA_ARGS__}, false}
+#define FN(name, ...) {{.kind = UVCC_TASK_##name, .call = 9}, {__VA_ARGS__}, false, 0}
 #define FEW_FN(name, ...)                                                                          \
-    { {.kind = UVCC_TASK_##name, .call = 9}, {__VA_ARGS__}, true }
+    { {.kind = UVCC_TASK_##name, .call = 9}, {__VA_ARGS__}, true, 0 }
+#define TABLE_FN(bytes, ...)                                                                       \
+    { {.kind = UVCC_TASK_FN_TABLE, .call = 9}, {__VA_ARGS__}, false, bytes }
         FN(FN_TABLE, .bits = 9, .entry_count = 300, .first = -5),
         FN(FN_TABLE, .bits = 12, .entry_count = 129, .first = 5, .shift = 7),
         FN(FN_TABLE, .bits = 4, .entry_count = 1),
+        TABLE_FN(1, .bits = 10, .entry_count = 257, .first = 9),
+        TABLE_FN(2, .bits = 9, .entry_count = 300, .first = -5),
+        TABLE_FN(2, .bits = 13, .entry_count = 383),
+        TABLE_FN(2, .bits = 6, .entry_count = 64, .first = 1),
+        TABLE_FN(2, .bits = 43, .entry_count = 130, .first = 77),
+        TABLE_FN(3, .bits = 11, .entry_count = 256),
         FEW_FN(FN_TABLE, .bits = 16, .entry_count = ENTRIES, .first = 77),
         FEW_FN(FN_TABLE, .bits = 16, .entry_count = ENTRIES - 31, .shift = 30),
         FN(FN_BEST, .bits = 1),
@@ -229,13 +242,16 @@ static void large_tasks(void **state) {
         FN(FN_DEAL_FLOOR, .shift = 14),
         {{.kind = UVCC_TASK_LESS_MASK, .call = 3, .u.vec = {.bits = 21, .gate = UVCC_GATE_RELU}},
          {0},
-         false},
+         false,
+         0},
 #undef FN
 #undef FEW_FN
+#undef TABLE_FN
     };
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        same_as_portable(&all[i].t, &all[i].fn, all[i].few ? few : many);
+        same_as_portable(&all[i].t, &all[i].fn, all[i].few ? few : many,
+                         all[i].entry_bytes != 0 ? all[i].entry_bytes : 4);
 }
 
 /* ---- tasks without blocks ---- */

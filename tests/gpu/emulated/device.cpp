@@ -189,6 +189,8 @@ void run_block() {
             running = i;
             stop("it waits for threads that do not come");
         }
+    if (!emulated_kept(dynamic_bytes))
+        stop("it wrote to more shared memory than its launch asks for");
 }
 
 void wait(state is) {

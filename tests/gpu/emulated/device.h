@@ -96,6 +96,9 @@ inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
 inline int __popc(uint32_t x) {
     return __builtin_popcount(x);
 }
+inline int __ffs(int x) {
+    return __builtin_ffs(x);
+}
 inline int __popcll(uint64_t x) {
     return __builtin_popcountll(x);
 }
@@ -104,6 +107,9 @@ inline uint32_t __funnelshift_l(uint32_t lo, uint32_t hi, unsigned by) {
 }
 inline uint32_t __funnelshift_r(uint32_t lo, uint32_t hi, unsigned by) {
     return (uint32_t)(((uint64_t)hi << 32 | lo) >> (by & 31));
+}
+inline uint32_t __funnelshift_rc(uint32_t lo, uint32_t hi, unsigned by) {
+    return (uint32_t)(((uint64_t)hi << 32 | lo) >> min(by, 32u));
 }
 inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t which) {
     const uint64_t all = (uint64_t)y << 32 | x;
@@ -115,6 +121,19 @@ inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t which) {
 inline uint32_t __dp4a(uint32_t x, uint32_t y, uint32_t sum) {
     const auto product = [=](unsigned k) { return (x >> k & 0xff) * (y >> k & 0xff); };
     return sum + product(0) + product(8) + product(16) + product(24);
+}
+/* Ones in common of 16 rows and 8 columns of 128 bits, of which lanes have the words, and the sums,
+ * that mma.m16n8k128 has there. */
+inline void emulated_ones(uint32_t *sum, uint32_t row, uint32_t later, uint32_t column) {
+    uint64_t rows[32], columns[32];
+    memcpy(rows, emulated_warp(6, ~0u, (uint64_t)later << 32 | row), sizeof rows);
+    memcpy(columns, emulated_warp(7, ~0u, column), sizeof columns);
+    const unsigned lane = threadIdx.x % 32;
+    for (unsigned k = 0; k < 16; k++) {
+        const uint64_t of = rows[lane / 4 * 4 + k % 4] >> 32 * (k / 8);
+        const uint64_t with = columns[4 * (lane % 4 * 2 + k / 4 % 2) + k % 4];
+        sum[k / 4] += (uint32_t)__builtin_popcount((uint32_t)(of & with));
+    }
 }
 inline void atomicAdd(unsigned long long *to, unsigned long long x) {
     *to += x;

@@ -3,6 +3,7 @@
 #ifndef UVCC_TESTS_GPU_EMULATED_H
 #define UVCC_TESTS_GPU_EMULATED_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -18,6 +19,8 @@ void emulated_multiprocessors(unsigned sms);
  * one it is what the host has there, tables of AES. */
 void emulated_forget(void);
 void emulated_recall(void);
+/* Whether nobody wrote there beyond so many bytes. */
+int emulated_kept(size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -14,8 +14,9 @@ extern "C" {
 #include "gpu/ring_gemm.h"
 }
 
-/* Of threads of a block; between launches it is the host's, who makes keys by the same tables. */
-__align__(16) uint32_t aes_shared[AES_FOUR * AES_TABLE_WORDS];
+/* Of threads of a block, with room for a table by bits; between launches it is the host's, who
+ * makes keys by the same tables. */
+__align__(16) uint32_t aes_shared[AES_FOUR * AES_TABLE_WORDS + PLANES_CHUNKS * PLANES_WORDS];
 
 namespace {
 
@@ -43,8 +44,15 @@ void emulated_multiprocessors(unsigned count) {
     sms = count;
 }
 
+enum { FORGOTTEN = 0xa5 };
+
 void emulated_forget(void) {
-    memset(aes_shared, 0xa5, sizeof aes_shared);
+    memset(aes_shared, FORGOTTEN, sizeof aes_shared);
+}
+
+int emulated_kept(size_t bytes) {
+    const uint8_t *at = (const uint8_t *)aes_shared, *end = at + sizeof aes_shared;
+    return std::all_of(at + bytes, end, [](uint8_t x) { return x == FORGOTTEN; });
 }
 
 void emulated_recall(void) {
