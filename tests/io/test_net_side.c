@@ -21,7 +21,8 @@
 
 static _Thread_local bool aside;
 static atomic_uint reads_aside, writes_aside, feeds;
-static unsigned pieces_most;
+static unsigned pieces_most, sent_together; /* pairs of writes when they were made */
+static bool in_ready; /* what is ready goes side by side, and not what was just made */
 
 typedef struct piece {
     void (*item)(void *arg, uint32_t i);
@@ -43,6 +44,7 @@ static void run_threads(void *user, void (*item)(void *arg, uint32_t i), void *a
     piece p[COUNT];
     (void)user;
     assert_true(count <= COUNT);
+    const unsigned before = writes_aside;
     pieces_most = count > pieces_most ? count : pieces_most;
     for (uint32_t i = 0; i < count; i++) {
         p[i] = (piece){.item = item, .arg = arg, .i = i};
@@ -50,6 +52,7 @@ static void run_threads(void *user, void (*item)(void *arg, uint32_t i), void *a
     }
     for (uint32_t i = 0; i < count; i++)
         assert_int_equal(pthread_join(thread[i], NULL), 0);
+    sent_together += !in_ready && writes_aside - before == 2;
 }
 
 static void run_here(void *user, void (*item)(void *arg, uint32_t i), void *arg, uint32_t count) {
@@ -94,6 +97,15 @@ int __wrap_uvcc_session_feed_slices(uvcc_session *s, uint8_t peer, const uvcc_sl
     return __real_uvcc_session_feed_slices(s, peer, slices, count, now);
 }
 
+void __real_uvcci_side_ready(uvcc_net *n);
+void __wrap_uvcci_side_ready(uvcc_net *n);
+
+void __wrap_uvcci_side_ready(uvcc_net *n) {
+    in_ready = true;
+    __real_uvcci_side_ready(n);
+    in_ready = false;
+}
+
 static unsigned looked, slept; /* waits of no time, and of any */
 
 int __wrap_epoll_wait(int fd, struct epoll_event *e, int most, int ms) {
@@ -129,7 +141,7 @@ static void begin(world *w, job *j, const setting *s) {
         w->net_cfg.alloc = no_inboxes;
     if (s->shared)
         w->net_cfg.parallel = (uvcc_parallel){.run = run_threads};
-    reads_aside = writes_aside = feeds = pieces_most = 0;
+    reads_aside = writes_aside = feeds = pieces_most = sent_together = 0;
     job_relu(j, 256, 128, 32);
     world_open(w);
 }
@@ -169,6 +181,7 @@ static void test_side_by_side(void **state) {
         end(&w, &j);
         assert_int_equal(reads_aside != 0, some);
         assert_int_equal(writes_aside != 0, some);
+        assert_int_equal(sent_together != 0, some);
         assert_int_equal(feeds != 0, some);
         assert_int_equal(pieces_most, some ? 2 : 0);
     }
