@@ -73,8 +73,10 @@ typedef struct uvcc_net_config {
                                 system has it */
     /** Streams without TLS, on epoll: what has come of large frames and what is to go to several
      * peers is read and written side by side, and so are frames opened, where the session has such
-     * a hook too (uvcc_config.threads.parallel). A run of NULL: all by the thread of the turn. The
-     * hook's threads touch sockets and bytes alone; that thread is in the turn all the while. */
+     * a hook too (uvcc_config.threads.parallel). Jobs for `cpu` of a session go out before
+     * more is read or opened. A run of NULL: all by the thread of the turn, one after the other.
+     * The hook's threads touch sockets and bytes alone; that thread is in the turn all the while.
+     */
     uvcc_parallel parallel;
     uint64_t look_ns; /**< so long uvcc_net_wait() looks whether there is something to do before it
                            sleeps (a signal does not end that): for hosts with cores to spare, since

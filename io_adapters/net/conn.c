@@ -637,6 +637,8 @@ static void on_frames(uvcci_conn *c) {
     }
     if (has_bytes(c))
         uvcci_io_queue(&n->io, &c->src);
+    if (uvcci_side_jobs_first(n))
+        uvcci_endpoint_jobs(c->ch->e);
     (void)uvcci_channel_send(c->ch);
 }
 

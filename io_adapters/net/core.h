@@ -146,6 +146,12 @@ void uvcci_net_log(uvcc_net *n, uvcc_log_level level, const char *fmt, ...)
 /* ---- endpoint.c ---- */
 /** Hands events, jobs, completions and transmits on until nothing more is to do now. */
 void uvcci_endpoint_turn(uvcci_endpoint *e);
+/** What is computed is completed, and the jobs that follow go out: before bytes are read and
+ * opened, where the host has threads for those. Neither event nor hook comes of it. False: nothing
+ * was. */
+bool uvcci_endpoint_ahead(uvcci_endpoint *e);
+/** So do those that follow from what came of one peer, before bytes of the next are opened. */
+void uvcci_endpoint_jobs(uvcci_endpoint *e);
 uint64_t uvcci_endpoint_deadline(const uvcci_endpoint *e);
 /** When something came that only the peer can have sent; UVCC_NEVER: nothing yet. */
 uint64_t uvcci_endpoint_heard(const uvcci_endpoint *e, uint8_t peer);
@@ -192,6 +198,9 @@ const char *uvcci_conn_why(const uvcci_conn *c, ptrdiff_t rc);
 /* ---- side.c ---- */
 /** Whether connections may be read and written side by side. */
 bool uvcci_side_is_on(const uvcc_net *n);
+/** Whether executors' jobs go before all else: a host with helpers has them for the time that its
+ * executors would wait. */
+bool uvcci_side_jobs_first(const uvcc_net *n);
 /** Of the connections that are ready: reads those of large frames to their inboxes, and writes what
  * others hold. What came of it stands with each, for its turn. */
 void uvcci_side_ready(uvcc_net *n);

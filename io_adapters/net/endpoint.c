@@ -217,12 +217,17 @@ static bool submit(uvcci_endpoint *e, const uvcc_job *job) {
     return rc == 0;
 }
 
-static bool hand_out_jobs(uvcci_endpoint *e) {
+/* hooks: those of the local plane too, which are the host's; else one of them waits. */
+static bool hand_out_jobs(uvcci_endpoint *e, bool hooks) {
     const uvcc_job *job = e->job;
     bool any = false;
     e->job = NULL;
     while (!e->removed && e->error == 0 &&
            (job != NULL || uvcc_session_poll_job(e->s, &job) == 1)) {
+        if (!hooks && is_local(job)) {
+            e->job = job;
+            break;
+        }
         if (!submit(e, job))
             break;
         any = true;
@@ -272,6 +277,18 @@ static bool complete(uvcci_endpoint *e) {
     return any;
 }
 
+void uvcci_endpoint_jobs(uvcci_endpoint *e) {
+    if (e->s != NULL && e->how.cpu != NULL)
+        (void)hand_out_jobs(e, false);
+}
+
+bool uvcci_endpoint_ahead(uvcci_endpoint *e) {
+    if (e->s == NULL || e->removed || e->error != 0 || !complete(e))
+        return false;
+    uvcci_endpoint_jobs(e);
+    return true;
+}
+
 static void session_turn(uvcci_endpoint *e) {
     int rounds = 0;
     bool any;
@@ -280,7 +297,7 @@ static void session_turn(uvcci_endpoint *e) {
         timer(e);
         any |= hand_out_events(e);
         if (!e->removed)
-            any |= hand_out_jobs(e);
+            any |= hand_out_jobs(e, true);
         if (!e->removed)
             send_all(e);
     } while (any && !e->removed && e->error == 0 && ++rounds < ROUNDS_A_TURN);

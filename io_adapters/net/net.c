@@ -492,11 +492,14 @@ static void drain_wake(uvcc_net *n) {
  * They are counted, for any of them may be freed before its place in the queue comes. */
 static bool handle_ready(uvcc_net *n) {
     size_t count = 0;
+    bool any = false;
+    for (uvcci_endpoint *e = n->endpoints; e != NULL && uvcci_side_jobs_first(n); e = e->next)
+        any |= uvcci_endpoint_ahead(e);
     if (uvcci_side_is_on(n))
         uvcci_side_ready(n);
     for (const uvcci_source *s = n->io.first; s != NULL; s = s->next_ready)
         count++;
-    const bool any = count != 0;
+    any |= count != 0;
     while (count-- != 0) {
         uvcci_source *src = uvcci_io_next(&n->io);
         if (src == NULL)

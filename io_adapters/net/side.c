@@ -24,6 +24,10 @@ bool uvcci_side_is_on(const uvcc_net *n) {
     return n->cfg.parallel.run != NULL && n->io.ops->several != NULL;
 }
 
+bool uvcci_side_jobs_first(const uvcc_net *n) {
+    return n->cfg.parallel.run != NULL;
+}
+
 static bool is_plain(const uvcci_conn *c) {
     return c != NULL && c->state == UVCCI_CONN_UP && c->tls == NULL;
 }

@@ -106,6 +106,39 @@ void __wrap_uvcci_side_ready(uvcc_net *n) {
     in_ready = false;
 }
 
+static bool in_conn, in_session; /* a connection is at work, a session's own turn goes on */
+static unsigned jobs_ahead, completed_ahead;
+void __real_uvcci_conn_ready(uvcci_conn *c);
+void __wrap_uvcci_conn_ready(uvcci_conn *c);
+void __real_uvcci_endpoint_turn(uvcci_endpoint *e);
+void __wrap_uvcci_endpoint_turn(uvcci_endpoint *e);
+int __real_uvcc_cpu_submit(uvcc_cpu *cpu, const uvcc_job *j);
+int __wrap_uvcc_cpu_submit(uvcc_cpu *cpu, const uvcc_job *j);
+int __real_uvcc_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now);
+int __wrap_uvcc_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now);
+
+void __wrap_uvcci_endpoint_turn(uvcci_endpoint *e) {
+    in_session = true;
+    __real_uvcci_endpoint_turn(e);
+    in_session = false;
+}
+
+void __wrap_uvcci_conn_ready(uvcci_conn *c) {
+    in_conn = true;
+    __real_uvcci_conn_ready(c);
+    in_conn = false;
+}
+
+int __wrap_uvcc_cpu_submit(uvcc_cpu *cpu, const uvcc_job *j) {
+    jobs_ahead += in_conn;
+    return __real_uvcc_cpu_submit(cpu, j);
+}
+
+int __wrap_uvcc_session_complete(uvcc_session *s, const uvcc_completion *c, uint64_t now) {
+    completed_ahead += !in_session;
+    return __real_uvcc_session_complete(s, c, now);
+}
+
 static unsigned looked, slept; /* waits of no time, and of any */
 
 int __wrap_epoll_wait(int fd, struct epoll_event *e, int most, int ms) {
@@ -260,6 +293,25 @@ static void test_no_memory(void **state) {
     assert_true(writes_aside != 0);
 }
 
+/* Jobs that follow from what came, or from jobs that are done, go out before anything else is read
+ * or opened, where there is the hook. */
+static void test_jobs_first(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        const setting s = {.transport = "tcp", .shared = i == 1};
+        world w;
+        job j;
+        begin(&w, &j, &s);
+        w.threads = true;
+        jobs_ahead = completed_ahead = 0;
+        world_add(&w, &j);
+        world_until(&w, all_closed);
+        assert_int_equal(jobs_ahead != 0, s.shared);
+        assert_int_equal(completed_ahead != 0, s.shared);
+        end(&w, &j);
+    }
+}
+
 /* ---- the back end's part ---- */
 
 enum { READABLE, EMPTY, ENDED, TAKES, FULL, GONE, PAIRS };
@@ -364,8 +416,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_side_by_side), cmocka_unit_test(test_small_sockets),
         cmocka_unit_test(test_many),         cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_no_memory),    cmocka_unit_test(test_several),
-        cmocka_unit_test(test_looks),
+        cmocka_unit_test(test_no_memory),    cmocka_unit_test(test_jobs_first),
+        cmocka_unit_test(test_several),      cmocka_unit_test(test_looks),
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
