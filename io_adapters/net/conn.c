@@ -30,7 +30,8 @@
 #define RAW_READS       4u /* of what TLS keeps for itself, such as new keys, before others' turn */
 #define LARGE_BYTES     16384u /* of a frame: it is worth a read of its own */
 #define BEHIND_BYTES    256u   /* what is read with the rest of one: the next header, an ACK */
-#define LARGE_READS     4 /* so many that are not of a large frame, and there is none any more */
+#define LARGE_READS     4  /* so many that are not of a large frame, and there is none any more */
+#define INBOX_READS     16 /* the same of an inbox, which takes what there is, ACKs alone too */
 
 static uint64_t after(const uvcc_net *n, uint64_t ns) {
     return n->now > UVCC_NEVER - 1 - ns ? UVCC_NEVER - 1 : n->now + ns;
@@ -576,7 +577,7 @@ static ptrdiff_t take_view(uvcci_conn *c, int *rc) {
 static ptrdiff_t take_inbox(uvcci_conn *c, int *rc) {
     const ptrdiff_t n = c->in;
     c->has_in = false;
-    c->large = n >= (ptrdiff_t)LARGE_BYTES ? LARGE_READS : (uint8_t)(c->large - (c->large != 0));
+    c->large = n >= (ptrdiff_t)LARGE_BYTES ? INBOX_READS : (uint8_t)(c->large - (c->large != 0));
     if (n <= 0)
         return n;
     c->ch->attempts = 0;

@@ -201,8 +201,8 @@ bool uvcci_side_is_on(const uvcc_net *n);
 /** Whether executors' jobs go before all else: a host with helpers has them for the time that its
  * executors would wait. */
 bool uvcci_side_jobs_first(const uvcc_net *n);
-/** Of the connections that are ready: reads those of large frames to their inboxes, and writes what
- * others hold. What came of it stands with each, for its turn. */
+/** Of the connections that are ready: reads those of large frames to their inboxes, and, if two
+ * have something large, writes what others hold. What came of it stands with each, for its turn. */
 void uvcci_side_ready(uvcc_net *n);
 /** Writes what two channels hold. What came of it stands with each, for uvcci_channel_send(). */
 void uvcci_side_send(uvcci_channel *a, uvcci_channel *b);

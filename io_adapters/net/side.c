@@ -46,8 +46,10 @@ static void add(parts *p, uvcci_conn *c, bool write, int count) {
     p->count++;
 }
 
+/* One that had large frames once goes on with its inbox, where small ones cost no more. */
 static bool add_read(parts *p, uvcci_conn *c) {
-    if (p->count == PARTS || c->large == 0 || (c->src.ready & UVCCI_READ) == 0 || !has_inbox(c))
+    if (p->count == PARTS || (c->large == 0 && c->inbox == NULL) ||
+        (c->src.ready & UVCCI_READ) == 0 || !has_inbox(c))
         return false;
     p->iov[p->count][0] = (struct iovec){.iov_base = c->inbox, .iov_len = UVCCI_INBOX_BYTES};
     add(p, c, false, 1);
@@ -63,36 +65,49 @@ static bool add_write(parts *p, uvcci_conn *c, size_t least) {
     return true;
 }
 
-static void run(uvcc_net *n, parts *p) {
-    n->io.ops->several(&n->io, p->part, p->count, &n->cfg.parallel);
-    for (uint32_t i = 0; i < p->count; i++) {
-        uvcci_conn *c = p->conn[i];
-        if (p->part[i].write) {
-            c->has_out = true;
-            c->out = p->part[i].rc;
-        } else {
-            c->has_in = true;
-            c->in = p->part[i].rc;
-        }
+static void keep(uvcci_conn *c, const uvcci_part *part) {
+    if (part->write) {
+        c->has_out = true;
+        c->out = part->rc;
+    } else {
+        c->has_in = true;
+        c->in = part->rc;
     }
 }
 
-/* A write alone is left to the connection's turn; a read alone is not, for the frames that it
- * brings are opened side by side. */
+static void run(uvcc_net *n, parts *p) {
+    n->io.ops->several(&n->io, p->part, p->count, &n->cfg.parallel);
+    for (uint32_t i = 0; i < p->count; i++)
+        keep(p->conn[i], &p->part[i]);
+}
+
+/* What is little is not worth another thread: a write is left to the connection's turn. */
+static void run_alone(uvcc_net *n, parts *p) {
+    for (uint32_t i = 0; i < p->count; i++) {
+        uvcci_part *part = &p->part[i];
+        if (part->write)
+            continue;
+        part->rc = n->io.ops->read(&n->io, part->src, part->iov, part->count);
+        keep(p->conn[i], part);
+    }
+}
+
 void uvcci_side_ready(uvcc_net *n) {
     parts p = {.count = 0};
-    bool reads = false;
+    uint32_t large = 0;
     for (uvcci_source *s = n->io.first; s != NULL; s = s->next_ready) {
         uvcci_conn *c = s->kind == UVCCI_SOURCE_STREAM ? s->owner : NULL;
         if (!is_plain(c))
             continue;
         if (add_read(&p, c))
-            reads = true;
+            large += c->large != 0;
         else
-            (void)add_write(&p, c, UVCCI_SIDE_BYTES);
+            large += add_write(&p, c, UVCCI_SIDE_BYTES);
     }
-    if (reads || p.count > 1)
+    if (large > 1)
         run(n, &p);
+    else
+        run_alone(n, &p);
 }
 
 void uvcci_side_send(uvcci_channel *a, uvcci_channel *b) {

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "world.h"
@@ -69,6 +70,8 @@ ssize_t __real_sendmsg(int fd, const struct msghdr *m, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags);
 ssize_t __real_recv(int fd, void *bytes, size_t len, int flags);
 ssize_t __wrap_recv(int fd, void *bytes, size_t len, int flags);
+ssize_t __real_readv(int fd, const struct iovec *iov, int count);
+ssize_t __wrap_readv(int fd, const struct iovec *iov, int count);
 int __real_epoll_wait(int fd, struct epoll_event *e, int most, int ms);
 int __wrap_epoll_wait(int fd, struct epoll_event *e, int most, int ms);
 int __real_uvcc_session_feed_slices(uvcc_session *s, uint8_t peer, const uvcc_slice *slices,
@@ -86,9 +89,22 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags) {
     return __real_sendmsg(fd, m, flags);
 }
 
+enum { FDS = 1024 };
+static atomic_bool has_inbox[FDS]; /* it was read into one */
+static atomic_uint elsewhere;      /* reads that were not, after one that was */
+
 ssize_t __wrap_recv(int fd, void *bytes, size_t len, int flags) {
     reads_aside += aside;
+    if (len == UVCCI_INBOX_BYTES)
+        has_inbox[fd % FDS] = true;
+    else
+        elsewhere += has_inbox[fd % FDS];
     return __real_recv(fd, bytes, len, flags);
+}
+
+ssize_t __wrap_readv(int fd, const struct iovec *iov, int count) {
+    elsewhere += has_inbox[fd % FDS];
+    return __real_readv(fd, iov, count);
 }
 
 int __wrap_uvcc_session_feed_slices(uvcc_session *s, uint8_t peer, const uvcc_slice *slices,
@@ -174,7 +190,9 @@ static void begin(world *w, job *j, const setting *s) {
         w->net_cfg.alloc = no_inboxes;
     if (s->shared)
         w->net_cfg.parallel = (uvcc_parallel){.run = run_threads};
-    reads_aside = writes_aside = feeds = pieces_most = sent_together = 0;
+    reads_aside = writes_aside = feeds = pieces_most = sent_together = elsewhere = 0;
+    for (unsigned i = 0; i < FDS; i++)
+        has_inbox[i] = false;
     job_relu(j, 256, 128, 32);
     world_open(w);
 }
@@ -216,6 +234,7 @@ static void test_side_by_side(void **state) {
         assert_int_equal(writes_aside != 0, some);
         assert_int_equal(sent_together != 0, some);
         assert_int_equal(feeds != 0, some);
+        assert_int_equal(elsewhere, 0);
         assert_int_equal(pieces_most, some ? 2 : 0);
     }
 }
@@ -243,6 +262,28 @@ static void test_many(void **state) {
         world_add(&w, &j);
     end(&w, &j);
     assert_int_equal(pieces_most, 8);
+}
+
+static bool all_have_inboxes(world *w) {
+    unsigned n = 0;
+    (void)w;
+    for (unsigned i = 0; i < FDS; i++)
+        n += has_inbox[i];
+    return n >= 3;
+}
+
+/* Large frames that come in pieces of a kilobyte at most: who had them goes on as before. */
+static void test_pieces(void **state) {
+    const setting s = {.transport = "tcp", .shared = true, .proxied = true};
+    world w;
+    job j;
+    (void)state;
+    begin(&w, &j, &s);
+    world_add(&w, &j);
+    world_until(&w, all_have_inboxes);
+    proxy_rule(w.proxy)->piece = 1000;
+    end(&w, &j);
+    assert_int_equal(elsewhere, 0);
 }
 
 /* Connections end in the middle of what is read and written, by FIN and by RST. */
@@ -416,8 +457,9 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_side_by_side), cmocka_unit_test(test_small_sockets),
         cmocka_unit_test(test_many),         cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_no_memory),    cmocka_unit_test(test_jobs_first),
-        cmocka_unit_test(test_several),      cmocka_unit_test(test_looks),
+        cmocka_unit_test(test_pieces),       cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_jobs_first),   cmocka_unit_test(test_several),
+        cmocka_unit_test(test_looks),
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
