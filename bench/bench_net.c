@@ -47,6 +47,7 @@ typedef struct options {
     uint64_t bytes; /* of a copy */
     unsigned trips;
     uint32_t backend;
+    uint64_t look_ns; /* of both ends' nets */
 } options;
 
 typedef struct sample {
@@ -183,6 +184,7 @@ static void end_open(bench *b, uint8_t me, char address[2][UVCC_NET_ADDRESS_BYTE
     cfg.random = uvcc_host_random();
     cfg.log = (uvcc_logger){on_log, NULL};
     cfg.backend = b->o->backend;
+    cfg.look_ns = b->o->look_ns;
     check(uvcc_net_new(&e->net, &cfg), "net_new");
     if (b->over->tls != 0)
         e->tls = tls_of(b->over->tls, me);
@@ -413,8 +415,8 @@ static void run_bench(const over *way, int suite, const options *o) {
 
 static void help(void) {
     printf(
-        "bench_net [--quick] [--rounds N] [--bytes N] [--trips N] [--backend NAME] [--check]\n"
-        "          [NAME[:SUITE]...]\n\n"
+        "bench_net [--quick] [--rounds N] [--bytes N] [--trips N] [--backend NAME] [--look US]\n"
+        "          [--check] [NAME[:SUITE]...]\n\n"
         "Links over a net beside a bare non-blocking copy over the same kind of socket, as JSON\n"
         "lines. NAME: tcp, unix, udp, openssl, mbedtls (default: all). SUITE: 0 unsealed, 1\n"
         "ChaCha20-Poly1305, 2 AES-256-GCM (default: all; over TLS: 0 and 2; udp: 0, since\n"
@@ -423,6 +425,7 @@ static void help(void) {
         "  --bytes N       MiB of a copy (default 128)\n"
         "  --trips N       round trips of a round (default 2000)\n"
         "  --backend NAME  epoll (the default) or uring\n"
+        "  --look US       nets look for so many microseconds before they sleep (none)\n"
         "  --quick         3 rounds of a quarter\n"
         "  --check         exit status 1 if a goal was missed\n"
         "  --help          this text\n");
@@ -485,7 +488,11 @@ int main(int argc, char **argv) {
             help();
             return 0;
         } else if (strcmp(argv[i], "--quick") == 0) {
-            o = (options){.rounds = 3, .bytes = 32u << 20, .trips = 500, .backend = o.backend};
+            o = (options){.rounds = 3,
+                          .bytes = 32u << 20,
+                          .trips = 500,
+                          .backend = o.backend,
+                          .look_ns = o.look_ns};
         } else if (strcmp(argv[i], "--check") == 0) {
             checked = true;
         } else if (more && strcmp(argv[i], "--rounds") == 0) {
@@ -496,6 +503,8 @@ int main(int argc, char **argv) {
             o.trips = number(argv[++i], 1000000);
         } else if (more && strcmp(argv[i], "--backend") == 0) {
             o.backend = backend_of(argv[++i]);
+        } else if (more && strcmp(argv[i], "--look") == 0) {
+            o.look_ns = UINT64_C(1000) * number(argv[++i], 1000000);
         } else {
             fprintf(stderr, "bench_net: no option %s (see --help)\n", argv[i]);
             return 2;

@@ -18,8 +18,7 @@
 
 #include "cores.h"
 
-#define LOOK_NS     200000u /* for more to do, before a thread sleeps: to be woken takes longer */
-#define PAUSES      32u     /* between two looks at the clock */
+#define PAUSES      32u          /* between two looks at the clock */
 #define FRAME_BYTES (128u << 10) /* of those that are sealed and opened side by side, */
 #define FRAMES      8u           /* as many in a transmit */
 #define PLACES      64u          /* a bit each of what follows */
@@ -153,7 +152,7 @@ static void run(void *user, void (*item)(void *arg, uint32_t i), void *arg, uint
 static bool asked_soon(crew *c) {
     const uint64_t from = uvcc_host_now_ns();
     while (atomic_load(&c->open) == 0 && !atomic_load(&c->over)) {
-        if (uvcc_host_now_ns() - from >= LOOK_NS)
+        if (uvcc_host_now_ns() - from >= CREW_LOOK_NS)
             return false;
         for (unsigned i = 0; i < PAUSES && atomic_load(&c->open) == 0; i++)
             relax();
@@ -242,4 +241,11 @@ void crew_share_frames(crew *c, uvcc_config *session) {
     session->threads.parallel = crew_parallel(c);
     session->links.frame_bytes = FRAME_BYTES;
     session->links.transmit_frames = FRAMES;
+}
+
+void crew_share_net(crew *c, uvcc_net_config *net) {
+    if (c == NULL)
+        return;
+    net->parallel = crew_parallel(c);
+    net->look_ns = CREW_LOOK_NS;
 }

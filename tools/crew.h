@@ -5,6 +5,7 @@
 #ifndef UVCC_TOOLS_CREW_H
 #define UVCC_TOOLS_CREW_H
 
+#include <uvcc/net.h>
 #include <uvcc/session.h>
 
 typedef struct crew crew;
@@ -20,11 +21,15 @@ uvcc_parallel crew_parallel(crew *c);
  * which takes memory from those that have some, most of all between processors of several sockets.
  */
 enum { CREW_CORES = 8, CREW_HELPERS = 6 };
+enum { CREW_LOOK_NS = 200000 }; /* for more to do, before a thread sleeps: waking takes longer */
 /* Threads for the crew of a process that drives so many workers of each of its parties, by the
  * cores that it may use (cores.h, or so many); 0: none. */
 unsigned crew_threads(uint32_t workers);
 unsigned crew_threads_of(long cores, uint32_t workers);
 /* A session's frames are sealed and opened by the crew; NULL: as they are without one. */
 void crew_share_frames(crew *c, uvcc_config *session);
+/* So are a net's reads and writes of several connections, and the thread that waits for them looks
+ * for CREW_LOOK_NS before it sleeps, as the crew's do: a crew is only where there are cores. */
+void crew_share_net(crew *c, uvcc_net_config *net);
 
 #endif

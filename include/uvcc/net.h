@@ -71,6 +71,16 @@ typedef struct uvcc_net_config {
                                 line, and no more. Behind them a message waits in its session, where
                                 what is online overtakes keys. 0: 128 KiB; UINT32_MAX: as the
                                 system has it */
+    /** Streams without TLS, on epoll: what has come of large frames and what is to go to several
+     * peers is read and written side by side, and so are frames opened, where the session has such
+     * a hook too (uvcc_config.threads.parallel). Jobs for `cpu` of a session go out before
+     * more is read or opened. A run of NULL: all by the thread of the turn, one after the other.
+     * The hook's threads touch sockets and bytes alone; that thread is in the turn all the while.
+     */
+    uvcc_parallel parallel;
+    uint64_t look_ns; /**< so long uvcc_net_wait() looks whether there is something to do before it
+                           sleeps (a signal does not end that): for hosts with cores to spare, since
+                           to be woken takes longer. 0: it sleeps at once */
 } uvcc_net_config;
 
 /** Zeros and the size: the zeros above mean defaults. */

@@ -99,49 +99,86 @@ static void remove_source(uvcci_io *io, uvcci_source *src) {
     (void)epoll_ctl(fd_of(io), EPOLL_CTL_DEL, src->fd, NULL);
 }
 
+static size_t room_of(const struct iovec *iov, int count) {
+    size_t room = 0;
+    for (int i = 0; i < count; i++)
+        room += iov[i].iov_len;
+    return room;
+}
+
+/* The call of the system alone, which any thread may make: the bytes, or -errno. */
+static void transfer(void *arg, uint32_t i) {
+    uvcci_part *p = (uvcci_part *)arg + i;
+    const struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)p->iov,
+                             .msg_iovlen = (size_t)p->count};
+    const int fd = p->src->fd;
+    ssize_t n;
+    do {
+        if (p->write)
+            n = p->count == 1 ? send(fd, p->iov->iov_base, p->iov->iov_len, MSG_NOSIGNAL)
+                              : sendmsg(fd, &m, MSG_NOSIGNAL);
+        else
+            n = p->count == 1 ? recv(fd, p->iov->iov_base, p->iov->iov_len, 0)
+                              : readv(fd, p->iov, p->count);
+    } while (n < 0 && errno == EINTR);
+    p->rc = n < 0 ? -errno : n;
+}
+
+static bool is_again(ptrdiff_t rc) {
+    return rc == -EAGAIN || rc == -EWOULDBLOCK;
+}
+
 /* A full read may have left bytes; one that is short emptied the socket, and what comes after it
  * is an edge: but for the stream's end, if that was told together with the bytes. After a long one
  * more has come by the time that it is worked off: asking the socket costs less than asking epoll
  * first. */
-static ptrdiff_t read_bytes(uvcci_io *io, uvcci_source *src, const struct iovec *iov, int count) {
-    size_t room = 0;
-    ssize_t n;
-    for (int i = 0; i < count; i++)
-        room += iov[i].iov_len;
-    do {
-        io->syscalls++;
-        n = count == 1 ? recv(src->fd, iov->iov_base, iov->iov_len, 0) : readv(src->fd, iov, count);
-    } while (n < 0 && errno == EINTR);
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+static void note_read(uvcci_part *p) {
+    uvcci_source *src = p->src;
+    const ptrdiff_t n = p->rc;
+    if (is_again(n)) {
         src->ready &= (uint8_t)~UVCCI_READ;
-        return UVCC_ERR_AGAIN;
+        p->rc = UVCC_ERR_AGAIN;
+    } else if (n > 0 && (size_t)n < room_of(p->iov, p->count) && n < LONG_BYTES && !src->ended) {
+        src->ready &= (uint8_t)~UVCCI_READ;
     }
-    if (n > 0 && (size_t)n < room && n < LONG_BYTES && !src->ended)
-        src->ready &= (uint8_t)~UVCCI_READ;
-    return n < 0 ? -errno : n;
+}
+
+static void note_write(uvcci_io *io, uvcci_part *p) {
+    const ptrdiff_t n = p->rc;
+    if (is_again(n))
+        p->rc = UVCC_ERR_AGAIN;
+    if (is_again(n) || (n >= 0 && (size_t)n < room_of(p->iov, p->count)))
+        wants_room(io, p->src);
+}
+
+static void note(uvcci_io *io, uvcci_part *p) {
+    io->syscalls++;
+    if (p->write)
+        note_write(io, p);
+    else
+        note_read(p);
+}
+
+static ptrdiff_t alone(uvcci_io *io, uvcci_part p) {
+    transfer(&p, 0);
+    note(io, &p);
+    return p.rc;
+}
+
+static ptrdiff_t read_bytes(uvcci_io *io, uvcci_source *src, const struct iovec *iov, int count) {
+    return alone(io, (uvcci_part){.src = src, .iov = iov, .count = count});
 }
 
 static ptrdiff_t write_bytes(uvcci_io *io, uvcci_source *src, const struct iovec *iov, int count) {
-    const struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)iov,
-                             .msg_iovlen = (size_t)count};
-    size_t room = 0;
-    ssize_t n;
-    for (int i = 0; i < count; i++)
-        room += iov[i].iov_len;
-    do {
-        io->syscalls++;
-        n = count == 1 ? send(src->fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL)
-                       : sendmsg(src->fd, &m, MSG_NOSIGNAL);
-    } while (n < 0 && errno == EINTR);
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-        wants_room(io, src);
-        return UVCC_ERR_AGAIN;
-    }
-    if (n < 0)
-        return -errno;
-    if ((size_t)n < room)
-        wants_room(io, src);
-    return n;
+    return alone(io, (uvcci_part){.src = src, .write = true, .iov = iov, .count = count});
+}
+
+/* What follows from each is done by this thread, when all have ended. An edge that comes between is
+ * seen by the wait after it. */
+static void several(uvcci_io *io, uvcci_part *part, uint32_t count, const uvcc_parallel *by) {
+    by->run(by->user, transfer, part, count);
+    for (uint32_t i = 0; i < count; i++)
+        note(io, &part[i]);
 }
 
 /* The end of a stream is told when its bytes were read: RDHUP only says that there is something. */
@@ -207,5 +244,6 @@ const uvcci_io_ops uvcci_io_epoll = {
     .remove = remove_source,
     .read = read_bytes,
     .write = write_bytes,
+    .several = several,
     .wait = wait_events,
 };

@@ -30,7 +30,8 @@
 #define RAW_READS       4u /* of what TLS keeps for itself, such as new keys, before others' turn */
 #define LARGE_BYTES     16384u /* of a frame: it is worth a read of its own */
 #define BEHIND_BYTES    256u   /* what is read with the rest of one: the next header, an ACK */
-#define LARGE_READS     4 /* so many that are not of a large frame, and there is none any more */
+#define LARGE_READS     4  /* so many that are not of a large frame, and there is none any more */
+#define INBOX_READS     16 /* the same of an inbox, which takes what there is, ACKs alone too */
 
 static uint64_t after(const uvcc_net *n, uint64_t ns) {
     return n->now > UVCC_NEVER - 1 - ns ? UVCC_NEVER - 1 : n->now + ns;
@@ -74,13 +75,9 @@ static ptrdiff_t conn_read(uvcci_conn *c, const struct iovec *iov, int count) {
     return c->net->io.ops->read(&c->net->io, &c->src, iov, count);
 }
 
-ptrdiff_t uvcci_conn_write(uvcci_conn *c, const uvcc_slice *slices, uint32_t count, size_t skip) {
-    struct iovec iov[UVCC_TRANSMIT_SLICES_MAX];
+int uvcci_conn_iov(struct iovec iov[UVCC_TRANSMIT_SLICES_MAX], const uvcc_slice *slices,
+                   uint32_t count, size_t skip) {
     int n = 0;
-    if (c->tls != NULL)
-        return uvcci_tls_send(c->tls, slices, count, skip);
-    if ((c->src.ready & UVCCI_WRITE) == 0)
-        return UVCC_ERR_AGAIN;
     for (uint32_t i = 0; i < count; i++) {
         if (skip >= slices[i].len) {
             skip -= slices[i].len;
@@ -90,6 +87,20 @@ ptrdiff_t uvcci_conn_write(uvcci_conn *c, const uvcc_slice *slices, uint32_t cou
                                   .iov_len = slices[i].len - skip};
         skip = 0;
     }
+    return n;
+}
+
+ptrdiff_t uvcci_conn_write(uvcci_conn *c, const uvcc_slice *slices, uint32_t count, size_t skip) {
+    struct iovec iov[UVCC_TRANSMIT_SLICES_MAX];
+    if (c->tls != NULL)
+        return uvcci_tls_send(c->tls, slices, count, skip);
+    if (c->has_out) {
+        c->has_out = false;
+        return c->out;
+    }
+    if ((c->src.ready & UVCCI_WRITE) == 0)
+        return UVCC_ERR_AGAIN;
+    const int n = uvcci_conn_iov(iov, slices, count, skip);
     return n == 0 ? 0 : c->net->io.ops->write(&c->net->io, &c->src, iov, n);
 }
 
@@ -100,7 +111,8 @@ const char *uvcci_conn_why(const uvcci_conn *c, ptrdiff_t rc) {
 }
 
 static bool has_bytes(const uvcci_conn *c) {
-    return (c->src.ready & UVCCI_READ) != 0 || (c->tls != NULL && uvcci_tls_pending(c->tls) != 0);
+    return c->has_in || (c->src.ready & UVCCI_READ) != 0 ||
+           (c->tls != NULL && uvcci_tls_pending(c->tls) != 0);
 }
 
 /* ---- beginning and end ---- */
@@ -133,6 +145,7 @@ void uvcci_conn_free(uvcci_conn *c) {
     n->io.ops->remove(&n->io, &c->src);
     uvcci_tls_free(c->tls);
     (void)close(c->src.fd);
+    uvcci_net_give(n, c->inbox, UVCCI_INBOX_BYTES);
     if (c->prev != NULL)
         c->prev->next = c->next;
     else
@@ -560,6 +573,19 @@ static ptrdiff_t take_view(uvcci_conn *c, int *rc) {
     return (ptrdiff_t)len;
 }
 
+/* What was read side by side with others. */
+static ptrdiff_t take_inbox(uvcci_conn *c, int *rc) {
+    const ptrdiff_t n = c->in;
+    c->has_in = false;
+    c->large = n >= (ptrdiff_t)LARGE_BYTES ? INBOX_READS : (uint8_t)(c->large - (c->large != 0));
+    if (n <= 0)
+        return n;
+    c->ch->attempts = 0;
+    c->net->stats.bytes_rx += (uint64_t)n;
+    *rc = uvcci_endpoint_feed_frames(c->ch->e, c->ch->peer, c->inbox, (size_t)n);
+    return n;
+}
+
 /* Behind the rest of a large frame stands the header of the next, which says where its payload
  * goes: no more than that is read with it, so that large payloads come straight to their place. */
 static ptrdiff_t take_read(uvcci_conn *c, int *rc) {
@@ -581,14 +607,21 @@ static ptrdiff_t take_read(uvcci_conn *c, int *rc) {
     return n;
 }
 
-/* At most turn_bytes: what is left is seen in the next turn, after everybody else. */
+static ptrdiff_t take_some(uvcci_conn *c, int *rc) {
+    if (c->has_in)
+        return take_inbox(c, rc);
+    return c->tls == NULL && c->net->io.ops->view != NULL ? take_view(c, rc) : take_read(c, rc);
+}
+
+/* At most turn_bytes, or what was read side by side with others: what is left is seen in the next
+ * turn, after everybody else. */
 static void on_frames(uvcci_conn *c) {
     uvcc_net *n = c->net;
+    const size_t most = c->has_in ? 1 : n->cfg.turn_bytes;
     size_t taken = 0;
-    while (has_bytes(c) && taken < n->cfg.turn_bytes) {
+    while (has_bytes(c) && taken < most) {
         int rc = 0;
-        const ptrdiff_t got =
-            c->tls == NULL && n->io.ops->view != NULL ? take_view(c, &rc) : take_read(c, &rc);
+        const ptrdiff_t got = take_some(c, &rc);
         if (got == UVCC_ERR_AGAIN)
             break;
         if (got <= 0) {
@@ -605,6 +638,8 @@ static void on_frames(uvcci_conn *c) {
     }
     if (has_bytes(c))
         uvcci_io_queue(&n->io, &c->src);
+    if (uvcci_side_jobs_first(n))
+        uvcci_endpoint_jobs(c->ch->e);
     (void)uvcci_channel_send(c->ch);
 }
 

@@ -4,6 +4,7 @@
  *     net.c       the object, its calls, the turn
  *     endpoint.c  a session or a link: its jobs, events, deadlines and transmits
  *     conn.c      a connection: dialled or accepted, TLS, the call, bytes, its end
+ *     side.c      reads and writes of several connections side by side
  *     packets.c   UDP: batches of packets, to and from many sessions
  *     sockets.c   sockets and their options
  *     address.c   addresses as text
@@ -56,6 +57,9 @@ struct uvcci_conn {
     int gone;             /**< with TLS: errno that ended it; 0: none */
     uint32_t raw_reads;   /**< with TLS: of the socket, since the net asked for plaintext */
     uint8_t large;        /**< not 0: large frames came lately, and the next may be one */
+    uint8_t *inbox;       /**< of UVCCI_INBOX_BYTES; NULL: none was needed */
+    bool has_in, has_out; /**< was read to the inbox, or written, side by side with others: */
+    ptrdiff_t in, out;    /**< what came of it, as of uvcci_io_ops.read and .write */
     uint64_t deadline;    /**< UVCC_NEVER: none */
     uint64_t up_at;       /**< when it came up */
     uint64_t called_at;   /**< WAITING: since when */
@@ -130,6 +134,8 @@ struct uvcc_net {
 };
 
 #define UVCCI_SCRATCH_BYTES (256u << 10)
+#define UVCCI_INBOX_BYTES   (512u << 10)
+#define UVCCI_SIDE_BYTES    (32u << 10) /* to write: fewer are gone before another thread comes */
 
 /* ---- net.c ---- */
 void *uvcci_net_alloc(uvcc_net *n, size_t bytes);
@@ -140,10 +146,18 @@ void uvcci_net_log(uvcc_net *n, uvcc_log_level level, const char *fmt, ...)
 /* ---- endpoint.c ---- */
 /** Hands events, jobs, completions and transmits on until nothing more is to do now. */
 void uvcci_endpoint_turn(uvcci_endpoint *e);
+/** What is computed is completed, and the jobs that follow go out: before bytes are read and
+ * opened, where the host has threads for those. Neither event nor hook comes of it. False: nothing
+ * was. */
+bool uvcci_endpoint_ahead(uvcci_endpoint *e);
+/** So do those that follow from what came of one peer, before bytes of the next are opened. */
+void uvcci_endpoint_jobs(uvcci_endpoint *e);
 uint64_t uvcci_endpoint_deadline(const uvcci_endpoint *e);
 /** When something came that only the peer can have sent; UVCC_NEVER: nothing yet. */
 uint64_t uvcci_endpoint_heard(const uvcci_endpoint *e, uint8_t peer);
 int uvcci_endpoint_feed(uvcci_endpoint *e, uint8_t peer, const uint8_t *bytes, size_t len);
+/** The same of bytes that hold several frames, which may be opened side by side. */
+int uvcci_endpoint_feed_frames(uvcci_endpoint *e, uint8_t peer, const uint8_t *bytes, size_t len);
 /** A packet; ce: with ECN's mark. */
 void uvcci_endpoint_packet(uvcci_endpoint *e, uint8_t peer, const uint8_t *bytes, size_t len,
                            bool ce);
@@ -172,10 +186,26 @@ void uvcci_conn_leave(uvcci_conn *c);
 void uvcci_channel_silence(uvcci_channel *ch, bool silent);
 /** Ends it without a word to anybody. */
 void uvcci_conn_free(uvcci_conn *c);
-/** As of uvcci_io_ops.write. */
+/** What of these is left behind `skip`, for the system: how many. */
+int uvcci_conn_iov(struct iovec iov[UVCC_TRANSMIT_SLICES_MAX], const uvcc_slice *slices,
+                   uint32_t count, size_t skip);
+/** As of uvcci_io_ops.write. What was written side by side with others is said by the next call, of
+ * the same bytes. */
 ptrdiff_t uvcci_conn_write(uvcci_conn *c, const uvcc_slice *slices, uint32_t count, size_t skip);
 /** Of an error of reading or writing. */
 const char *uvcci_conn_why(const uvcci_conn *c, ptrdiff_t rc);
+
+/* ---- side.c ---- */
+/** Whether connections may be read and written side by side. */
+bool uvcci_side_is_on(const uvcc_net *n);
+/** Whether executors' jobs go before all else: a host with helpers has them for the time that its
+ * executors would wait. */
+bool uvcci_side_jobs_first(const uvcc_net *n);
+/** Of the connections that are ready: reads those of large frames to their inboxes, and, if two
+ * have something large, writes what others hold. What came of it stands with each, for its turn. */
+void uvcci_side_ready(uvcc_net *n);
+/** Writes what two channels hold. What came of it stands with each, for uvcci_channel_send(). */
+void uvcci_side_send(uvcci_channel *a, uvcci_channel *b);
 
 /* ---- packets.c ---- */
 /** A socket for packets from now on; src.fd is the net's already. */

@@ -14,6 +14,12 @@ int uvcci_endpoint_feed(uvcci_endpoint *e, uint8_t peer, const uint8_t *bytes, s
                         : uvcc_link_feed(e->l, bytes, len, e->net->now);
 }
 
+int uvcci_endpoint_feed_frames(uvcci_endpoint *e, uint8_t peer, const uint8_t *bytes, size_t len) {
+    const uvcc_slice all = {.data = bytes, .len = len};
+    return e->s != NULL ? uvcc_session_feed_slices(e->s, peer, &all, 1, e->net->now)
+                        : uvcc_link_feed_slices(e->l, &all, 1, e->net->now);
+}
+
 void uvcci_endpoint_packet(uvcci_endpoint *e, uint8_t peer, const uint8_t *bytes, size_t len,
                            bool ce) {
     if (e->s != NULL)
@@ -143,24 +149,40 @@ static void send_packets(uvcci_endpoint *e) {
         e->net->again = true;
 }
 
-static void send_all(uvcci_endpoint *e) {
+/* The next transmit, with its channel; NULL: there is none now. */
+static uvcci_channel *next_to_send(uvcci_endpoint *e, size_t *sent) {
     uvcc_transmit tx;
+    if (poll_transmit(e, &tx) != 1)
+        return NULL;
+    uvcci_channel *ch = &e->ch[e->s != NULL ? tx.peer : e->how_link.peer];
+    if (ch->conn == NULL || ch->conn->state != UVCCI_CONN_UP) {
+        transmit_done(e, &tx, 0); /* it went down meanwhile */
+        return NULL;
+    }
+    ch->tx = tx;
+    ch->sent = 0;
+    ch->holding = true;
+    *sent += tx.total;
+    return ch;
+}
+
+/* Where others may write too, a large transmit waits for the other peer's, if there is one. */
+static void send_all(uvcci_endpoint *e) {
+    const bool two = e->s != NULL && uvcci_side_is_on(e->net);
+    uvcci_channel *ch;
     size_t sent = 0;
     if (e->datagram) {
         send_packets(e);
         return;
     }
-    while (sent < e->net->cfg.turn_bytes && poll_transmit(e, &tx) == 1) {
-        uvcci_channel *ch = &e->ch[e->s != NULL ? tx.peer : e->how_link.peer];
-        if (ch->conn == NULL || ch->conn->state != UVCCI_CONN_UP) {
-            transmit_done(e, &tx, 0); /* it went down meanwhile */
-            return;
-        }
-        ch->tx = tx;
-        ch->sent = 0;
-        ch->holding = true;
-        sent += tx.total;
+    while (sent < e->net->cfg.turn_bytes && (ch = next_to_send(e, &sent)) != NULL) {
+        uvcci_channel *other =
+            two && ch->tx.total >= UVCCI_SIDE_BYTES ? next_to_send(e, &sent) : NULL;
+        if (other != NULL)
+            uvcci_side_send(ch, other);
         (void)uvcci_channel_send(ch);
+        if (other != NULL)
+            (void)uvcci_channel_send(other);
     }
     if (sent >= e->net->cfg.turn_bytes)
         e->net->again = true;
@@ -195,12 +217,17 @@ static bool submit(uvcci_endpoint *e, const uvcc_job *job) {
     return rc == 0;
 }
 
-static bool hand_out_jobs(uvcci_endpoint *e) {
+/* hooks: those of the local plane too, which are the host's; else one of them waits. */
+static bool hand_out_jobs(uvcci_endpoint *e, bool hooks) {
     const uvcc_job *job = e->job;
     bool any = false;
     e->job = NULL;
     while (!e->removed && e->error == 0 &&
            (job != NULL || uvcc_session_poll_job(e->s, &job) == 1)) {
+        if (!hooks && is_local(job)) {
+            e->job = job;
+            break;
+        }
         if (!submit(e, job))
             break;
         any = true;
@@ -250,6 +277,18 @@ static bool complete(uvcci_endpoint *e) {
     return any;
 }
 
+void uvcci_endpoint_jobs(uvcci_endpoint *e) {
+    if (e->s != NULL && e->how.cpu != NULL)
+        (void)hand_out_jobs(e, false);
+}
+
+bool uvcci_endpoint_ahead(uvcci_endpoint *e) {
+    if (e->s == NULL || e->removed || e->error != 0 || !complete(e))
+        return false;
+    uvcci_endpoint_jobs(e);
+    return true;
+}
+
 static void session_turn(uvcci_endpoint *e) {
     int rounds = 0;
     bool any;
@@ -258,7 +297,7 @@ static void session_turn(uvcci_endpoint *e) {
         timer(e);
         any |= hand_out_events(e);
         if (!e->removed)
-            any |= hand_out_jobs(e);
+            any |= hand_out_jobs(e, true);
         if (!e->removed)
             send_all(e);
     } while (any && !e->removed && e->error == 0 && ++rounds < ROUNDS_A_TURN);

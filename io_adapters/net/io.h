@@ -38,6 +38,15 @@ struct uvcci_source {
     void *backend; /**< the back end's */
 };
 
+/** A read or a write of several that go side by side. */
+typedef struct uvcci_part {
+    uvcci_source *src;
+    bool write;
+    const struct iovec *iov;
+    int count;
+    ptrdiff_t rc; /**< as of read() or write() */
+} uvcci_part;
+
 typedef struct uvcci_io uvcci_io;
 typedef struct uvcci_io_ops {
     const char *name;
@@ -60,6 +69,9 @@ typedef struct uvcci_io_ops {
     void (*consume)(uvcci_io *io, uvcci_source *src, size_t len);
     /** Bytes taken; UVCC_ERR_AGAIN; another negative: -errno. */
     ptrdiff_t (*write)(uvcci_io *io, uvcci_source *src, const struct iovec *iov, int count);
+    /** Each as read() or write() alone would be, of another source each, in threads of `by`. NULL:
+     * the back end's calls copy nothing that others could copy meanwhile. */
+    void (*several)(uvcci_io *io, uvcci_part *part, uint32_t count, const uvcc_parallel *by);
     /** At the end of a turn: what was begun in it reaches the kernel. NULL: it has already. */
     void (*flush)(uvcci_io *io);
     /** Fills the queue of ready sources; waits for at most timeout_ns (UVCC_NEVER: without end)

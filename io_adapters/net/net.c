@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -25,6 +26,10 @@ enum { RING_TRIES = 200, RING_TRY_MS = 10 };
 #define NO_TLS        "packets have no TLS: their frames are sealed by themselves"
 
 /* ---- small things ---- */
+
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
 
 void *uvcci_net_alloc(uvcc_net *n, size_t bytes) {
     return n->cfg.alloc.alloc(n->cfg.alloc.user, bytes, UVCC_MEM_STATE);
@@ -487,9 +492,14 @@ static void drain_wake(uvcc_net *n) {
  * They are counted, for any of them may be freed before its place in the queue comes. */
 static bool handle_ready(uvcc_net *n) {
     size_t count = 0;
+    bool any = false;
+    for (uvcci_endpoint *e = n->endpoints; e != NULL && uvcci_side_jobs_first(n); e = e->next)
+        any |= uvcci_endpoint_ahead(e);
+    if (uvcci_side_is_on(n))
+        uvcci_side_ready(n);
     for (const uvcci_source *s = n->io.first; s != NULL; s = s->next_ready)
         count++;
-    const bool any = count != 0;
+    any |= count != 0;
     while (count-- != 0) {
         uvcci_source *src = uvcci_io_next(&n->io);
         if (src == NULL)
@@ -559,13 +569,28 @@ static void handle_endpoints(uvcc_net *n) {
     rotate(n);
 }
 
+/* Looks for a while before it sleeps, if the host says so. */
+static int wait_ready(uvcc_net *n, uint64_t timeout_ns) {
+    const uint64_t look = least(n->cfg.look_ns, timeout_ns);
+    const uint64_t from = look != 0 ? uvcc_host_now_ns() : 0;
+    for (uint64_t passed = 0; passed < look; passed = uvcc_host_now_ns() - from) {
+        const int rc = n->io.ops->wait(&n->io, 0);
+        if (rc != 0 || n->io.first != NULL)
+            return rc;
+        (void)sched_yield();
+    }
+    if (timeout_ns != UVCC_NEVER)
+        timeout_ns -= look;
+    return n->io.ops->wait(&n->io, timeout_ns);
+}
+
 static int turn(uvcc_net *n, uint64_t timeout_ns) {
     if (n->in_turn)
         return UVCC_ERR_STATE;
     n->in_turn = true;
     n->again = false;
     n->error = 0;
-    const int rc = n->io.ops->wait(&n->io, timeout_ns);
+    const int rc = wait_ready(n, timeout_ns);
     n->now = uvcc_host_now_ns();
     bool any = handle_ready(n);
     handle_late(n);
@@ -596,10 +621,6 @@ int uvcc_net_wait(uvcc_net *n, uint64_t until) {
 
 int uvcc_net_fd(const uvcc_net *n) {
     return n == NULL ? UVCC_ERR_USAGE : n->io.ops->fd(&n->io);
-}
-
-static uint64_t least(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
 }
 
 uint64_t uvcc_net_deadline(const uvcc_net *n) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pages.h - memory of the host that CUDA is to pin where it lies. What cudaHostAlloc() does while it
- * keeps every thread of the process from its device, to find pages and to fill them with zeros, is
- * done before CUDA hears of it: of 64 MiB it then takes 4 ms where it took 45. No lock, any thread. */
+/* pages.h - memory of the host that CUDA is to pin where it lies. What cudaHostAlloc() does while
+ * it keeps every thread of the process from its device, to find pages and to fill them with zeros,
+ * is done before CUDA hears of it: of 64 MiB it then takes 4 ms where it took 45. No lock, any
+ * thread. */
 #ifndef UVCCI_GPU_PAGES_H
 #define UVCCI_GPU_PAGES_H
 

@@ -176,6 +176,21 @@ static void sessions_share_it(void **state) {
     crew_free(w);
 }
 
+static void nets_share_it(void **state) {
+    uvcc_net_config c = {.size = sizeof c};
+    crew *w;
+    (void)state;
+    crew_share_net(NULL, &c);
+    assert_null(c.parallel.run);
+    assert_int_equal(c.look_ns, 0);
+    assert_int_equal(crew_new(&w, 0), 0);
+    crew_share_net(w, &c);
+    assert_non_null(c.parallel.run);
+    assert_ptr_equal(c.parallel.user, w);
+    assert_int_equal(c.look_ns, CREW_LOOK_NS);
+    crew_free(w);
+}
+
 /* ---- links ---- */
 
 typedef struct end {
@@ -258,6 +273,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_piece_once),          cmocka_unit_test(more_than_a_place_has),
         cmocka_unit_test(more_callers_than_places), cmocka_unit_test(sized_by_cores),
-        cmocka_unit_test(sessions_share_it),        cmocka_unit_test(links_of_several_threads)};
+        cmocka_unit_test(sessions_share_it),        cmocka_unit_test(nets_share_it),
+        cmocka_unit_test(links_of_several_threads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

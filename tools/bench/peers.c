@@ -183,6 +183,7 @@ static int open_net(peers *x) {
     c.alloc = uvcc_host_allocator();
     c.random = uvcc_host_random();
     c.log = (uvcc_logger){keep_line, x};
+    crew_share_net(x->crew, &c);
     int rc = uvcc_net_new(&x->net, &c);
     if (rc != 0)
         return failed(x, "the net", rc);

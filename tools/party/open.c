@@ -161,6 +161,7 @@ static int open_net(party *p) {
     c.random = uvcc_host_random();
     c.log = (uvcc_logger){keep_line, p};
     c.backend = p->c.backend;
+    crew_share_net(p->crew, &c);
     if (uvcc_net_backend_is_here(c.backend, &why) != 0)
         return bad(p, "backend", why);
     const int rc = uvcc_net_new(&p->net, &c);
