@@ -475,7 +475,7 @@ static void test_full_inbox(void **state) {
         has_inbox[i] = false;
     filled = false;
     wire_open(&w);
-    wire_send(&w, 2u << 20);
+    wire_send(&w, 1000);
     const uint64_t until = uvcc_host_now_ns() + 60000ull * MS;
     while (w.got == 0) {
         wire_turn(&w);
