@@ -255,6 +255,39 @@ static void test_side_by_side(void **state) {
     }
 }
 
+/* One peer of a session's with TLS, one without: what goes to the one goes through TLS by its own
+ * thread, though the other's could be written aside. */
+static void test_one_peer_with_tls(void **state) {
+    const setting s = {.transport = uvcc_tls_is_here(UVCC_TLS_OPENSSL) ? "openssl" : "mbedtls",
+                       .shared = true};
+    uvcc_tls *kept[2];
+    uint16_t port = 0;
+    world w;
+    job j;
+    (void)state;
+    if (!is_here(&s))
+        skip();
+    begin(&w, &j, &s);
+    assert_int_equal(uvcc_net_listen(w.net[0], "tcp:127.0.0.1:0", NULL, &port), 0);
+    (void)snprintf(w.via[1][0], sizeof w.via[1][0], "tcp:127.0.0.1:%u", port);
+    memcpy(kept, w.tls, sizeof kept);
+    w.tls[0] = w.tls[1] = NULL;
+    world_add(&w, &j);
+    memcpy(w.tls, kept, sizeof kept);
+    world_until(&w, all_ready);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        for (uint8_t q = 0; q < UVCC_PARTIES; q++) {
+            uvcc_net_peer at = {.size = sizeof at};
+            if (p == q)
+                continue;
+            assert_int_equal(uvcc_net_peer_info(w.net[p], w.hosts[0][p].s, q, &at), 0);
+            assert_int_equal(at.tls, p == 2 || q == 2);
+        }
+    end(&w, &j);
+    assert_int_equal(reads_aside, 0);
+    assert_int_equal(writes_aside, 0);
+}
+
 /* Sockets that take less than they are given: what is left of a write goes on where it ended. */
 static void test_small_sockets(void **state) {
     const setting s = {.transport = "tcp", .shared = true, .socket_bytes = 30000};
@@ -637,7 +670,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_pieces),       cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_jobs_first),   cmocka_unit_test(test_several),
         cmocka_unit_test(test_looks),        cmocka_unit_test(test_long_look),
-        cmocka_unit_test(test_full_inbox),
+        cmocka_unit_test(test_full_inbox),   cmocka_unit_test(test_one_peer_with_tls),
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
