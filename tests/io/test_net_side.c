@@ -599,6 +599,75 @@ static void test_several(void **state) {
     io.ops->close(&io);
 }
 
+/* ---- what goes side by side ---- */
+
+#define LARGE (1u << 20)
+
+typedef struct ready_row {
+    uint8_t state, ready;
+    bool holding;
+    uint8_t large;
+    size_t sent;
+    uint32_t parts; /* with one that has much to write */
+} ready_row;
+
+static uint32_t parts_asked;
+
+static void count_parts(uvcci_io *io, uvcci_part *part, uint32_t count, const uvcc_parallel *by) {
+    (void)io;
+    (void)by;
+    parts_asked = count;
+    for (uint32_t i = 0; i < count; i++)
+        part[i].rc = UVCC_ERR_AGAIN;
+}
+
+/* Of a connection that is up, what it holds and has room for, if that is much, and what is there
+ * to read: of one that came up anew, nothing that went with the one before. */
+static void test_ready(void **state) {
+    static const ready_row of[] = {
+        {UVCCI_CONN_UP, UVCCI_WRITE, true, 0, 0, 2},
+        {UVCCI_CONN_UP, UVCCI_WRITE, true, 0, LARGE - UVCCI_SIDE_BYTES, 2},
+        {UVCCI_CONN_UP, UVCCI_WRITE, true, 0, LARGE - UVCCI_SIDE_BYTES + 1, 0},
+        {UVCCI_CONN_UP, UVCCI_WRITE, false, 0, 0, 0},
+        {UVCCI_CONN_UP, 0, true, 0, 0, 0},
+        {UVCCI_CONN_LEAVING, UVCCI_WRITE, true, 0, 0, 0},
+        {UVCCI_CONN_UP, UVCCI_READ, false, 1, 0, 2},
+        {UVCCI_CONN_UP, UVCCI_READ, false, 0, 0, 0},
+        {UVCCI_CONN_UP, UVCCI_WRITE, false, 1, 0, 0},
+        {UVCCI_CONN_LEAVING, UVCCI_READ, false, 1, 0, 0},
+    };
+    static const uint8_t bytes[LARGE];
+    const uvcc_slice all = {.data = bytes, .len = LARGE};
+    const uvcci_io_ops ops = {.several = count_parts};
+    (void)state;
+    for (unsigned i = 0; i < sizeof of / sizeof of[0]; i++) {
+        uvcc_net n = {.cfg = {.alloc = uvcc_host_allocator(), .parallel = {.run = run_here}},
+                      .io = {.ops = &ops}};
+        uvcci_channel ch[2];
+        uvcci_conn c[2];
+        for (unsigned k = 0; k < 2; k++) {
+            const ready_row *r = k == 0 ? &of[0] : &of[i];
+            ch[k] = (uvcci_channel){.holding = r->holding,
+                                    .sent = r->sent,
+                                    .tx = {.slices = &all, .slice_count = 1, .total = LARGE}};
+            c[k] = (uvcci_conn){.src = {.kind = UVCCI_SOURCE_STREAM, .owner = &c[k]},
+                                .net = &n,
+                                .state = r->state,
+                                .ch = &ch[k],
+                                .large = r->large};
+            uvcci_io_ready(&n.io, &c[k].src, UVCCI_WRITE);
+            c[k].src.ready = r->ready;
+        }
+        parts_asked = 0;
+        uvcci_side_ready(&n);
+        assert_int_equal(parts_asked, of[i].parts);
+        assert_int_equal(c[0].has_out, of[i].parts != 0);
+        assert_int_equal(c[1].has_out, of[i].parts != 0 && of[i].ready == UVCCI_WRITE);
+        assert_int_equal(c[1].has_in, of[i].parts != 0 && of[i].ready == UVCCI_READ);
+        uvcci_net_give(&n, c[1].inbox, UVCCI_INBOX_BYTES);
+    }
+}
+
 /* ---- looking before sleeping ---- */
 
 static void *wake_it(void *net) {
@@ -671,6 +740,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_jobs_first),   cmocka_unit_test(test_several),
         cmocka_unit_test(test_looks),        cmocka_unit_test(test_long_look),
         cmocka_unit_test(test_full_inbox),   cmocka_unit_test(test_one_peer_with_tls),
+        cmocka_unit_test(test_ready),
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
