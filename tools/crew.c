@@ -6,6 +6,7 @@
  * of four workers' frames a piece takes some twenty microseconds, and threads that seal them are
  * many. Whoever takes the last piece takes the place from the list, before that piece is done:
  * until then who asked is in the call, and the place has nobody else's work. */
+#define _GNU_SOURCE
 #include "crew.h"
 
 #include <pthread.h>
@@ -23,6 +24,7 @@
 #define FRAMES      8u           /* as many in a transmit */
 #define PLACES      64u          /* a bit each of what follows */
 #define MOST_PIECES 0xffffu      /* in a place; 16 bits of its state */
+#define NS_PER_S    1000000000u
 
 /* The state: which work of this place it is (32 bits), how many pieces it has, how many were taken.
  */
@@ -248,4 +250,22 @@ void crew_share_net(crew *c, uvcc_net_config *net) {
         return;
     net->parallel = crew_parallel(c);
     net->look_ns = CREW_LOOK_NS;
+}
+
+static bool some_ready(struct pollfd *watched, nfds_t count, uint64_t wait_ns) {
+    const struct timespec t = {.tv_sec = (time_t)(wait_ns / NS_PER_S),
+                               .tv_nsec = (long)(wait_ns % NS_PER_S)};
+    return ppoll(watched, count, &t, NULL) > 0;
+}
+
+void crew_poll(const crew *c, struct pollfd *watched, nfds_t count, uint64_t wait_ns) {
+    const uint64_t look = c == NULL ? 0 : wait_ns < CREW_LOOK_NS ? wait_ns : CREW_LOOK_NS;
+    const uint64_t from = look != 0 ? uvcc_host_now_ns() : 0;
+    uint64_t passed = 0;
+    for (; passed < look; passed = uvcc_host_now_ns() - from) {
+        if (some_ready(watched, count, 0))
+            return;
+        (void)sched_yield();
+    }
+    (void)some_ready(watched, count, passed < wait_ns ? wait_ns - passed : 0);
 }

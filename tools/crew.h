@@ -5,6 +5,7 @@
 #ifndef UVCC_TOOLS_CREW_H
 #define UVCC_TOOLS_CREW_H
 
+#include <poll.h>
 #include <uvcc/net.h>
 #include <uvcc/session.h>
 
@@ -31,5 +32,8 @@ void crew_share_frames(crew *c, uvcc_config *session);
 /* So are a net's reads and writes of several connections, and the thread that waits for them looks
  * for CREW_LOOK_NS before it sleeps, as the crew's do: a crew is only where there are cores. */
 void crew_share_net(crew *c, uvcc_net_config *net);
+/* poll() for so long at most, for who watches more than a net, and so does not call
+ * uvcc_net_wait(): with a crew it looks as long before it sleeps. A signal does not end a look. */
+void crew_poll(const crew *c, struct pollfd *watched, nfds_t count, uint64_t wait_ns);
 
 #endif

@@ -76,11 +76,13 @@ typedef struct uvcc_net_config {
      * a hook too (uvcc_config.threads.parallel). Jobs for `cpu` of a session go out before
      * more is read or opened. A run of NULL: all by the thread of the turn, one after the other.
      * The hook's threads touch sockets and bytes alone; that thread is in the turn all the while.
-     */
+     * A connection over which a large frame came takes 512 KiB of alloc's until it ends, and its
+     * turn takes so much at once whatever turn_bytes says. */
     uvcc_parallel parallel;
     uint64_t look_ns; /**< so long uvcc_net_wait() looks whether there is something to do before it
                            sleeps (a signal does not end that): for hosts with cores to spare, since
-                           to be woken takes longer. 0: it sleeps at once */
+                           to be woken takes longer. 0: it sleeps at once. uvcc_net_turn() never
+                           waits: who watches uvcc_net_fd() looks by himself */
 } uvcc_net_config;
 
 /** Zeros and the size: the zeros above mean defaults. */

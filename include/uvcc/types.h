@@ -98,7 +98,8 @@ typedef struct uvcc_logger {
 
 /** Parallel-for hook: runs item(arg, 0) .. item(arg, count - 1), each once, in any threads and any
  * order, and returns when all are done. What the caller wrote is seen by the items, and what they
- * write by the caller. */
+ * write by the caller. Where several threads drive what has the same one (links, sessions, nets),
+ * each of them calls it, at the same time too. */
 typedef struct uvcc_parallel {
     void (*run)(void *user, void (*item)(void *arg, uint32_t i), void *arg, uint32_t count);
     void *user;

@@ -569,18 +569,20 @@ static void handle_endpoints(uvcc_net *n) {
     rotate(n);
 }
 
-/* Looks for a while before it sleeps, if the host says so. */
+/* Looks for a while before it sleeps, if the host says so. A look takes longer where others want
+ * the processor, and that is time that has passed too. */
 static int wait_ready(uvcc_net *n, uint64_t timeout_ns) {
     const uint64_t look = least(n->cfg.look_ns, timeout_ns);
     const uint64_t from = look != 0 ? uvcc_host_now_ns() : 0;
-    for (uint64_t passed = 0; passed < look; passed = uvcc_host_now_ns() - from) {
+    uint64_t passed = 0;
+    for (; passed < look; passed = uvcc_host_now_ns() - from) {
         const int rc = n->io.ops->wait(&n->io, 0);
         if (rc != 0 || n->io.first != NULL)
             return rc;
         (void)sched_yield();
     }
     if (timeout_ns != UVCC_NEVER)
-        timeout_ns -= look;
+        timeout_ns -= least(passed, timeout_ns);
     return n->io.ops->wait(&n->io, timeout_ns);
 }
 

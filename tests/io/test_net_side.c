@@ -93,12 +93,18 @@ enum { FDS = 1024 };
 static atomic_bool has_inbox[FDS]; /* it was read into one */
 static atomic_uint elsewhere;      /* reads that were not, after one that was */
 
+static uvcc_net *filler; /* goes on sending until an inbox is full; NULL: reads are as they are */
+static bool filled;
+static ssize_t fill(int fd, uint8_t *bytes, size_t len);
+
 ssize_t __wrap_recv(int fd, void *bytes, size_t len, int flags) {
     reads_aside += aside;
     if (len == UVCCI_INBOX_BYTES)
         has_inbox[fd % FDS] = true;
     else
         elsewhere += has_inbox[fd % FDS];
+    if (filler != NULL && len == UVCCI_INBOX_BYTES)
+        return fill(fd, bytes, len);
     return __real_recv(fd, bytes, len, flags);
 }
 
@@ -156,10 +162,20 @@ int __wrap_uvcc_session_complete(uvcc_session *s, const uvcc_completion *c, uint
 }
 
 static unsigned looked, slept; /* waits of no time, and of any */
+static uint64_t ahead;         /* so much later it is than the clock of the machine says */
+static uint64_t look_takes;    /* another thread has the processor so long after each look */
+uint64_t __real_uvcc_host_now_ns(void);
+uint64_t __wrap_uvcc_host_now_ns(void);
+
+uint64_t __wrap_uvcc_host_now_ns(void) {
+    return __real_uvcc_host_now_ns() + ahead;
+}
 
 int __wrap_epoll_wait(int fd, struct epoll_event *e, int most, int ms) {
     looked += ms == 0;
     slept += ms != 0;
+    if (ms == 0 && look_takes != 0)
+        ahead += look_takes;
     return __real_epoll_wait(fd, e, most, ms);
 }
 
@@ -237,6 +253,39 @@ static void test_side_by_side(void **state) {
         assert_int_equal(elsewhere, 0);
         assert_int_equal(pieces_most, some ? 2 : 0);
     }
+}
+
+/* One peer of a session's with TLS, one without: what goes to the one goes through TLS by its own
+ * thread, though the other's could be written aside. */
+static void test_one_peer_with_tls(void **state) {
+    const setting s = {.transport = uvcc_tls_is_here(UVCC_TLS_OPENSSL) ? "openssl" : "mbedtls",
+                       .shared = true};
+    uvcc_tls *kept[2];
+    uint16_t port = 0;
+    world w;
+    job j;
+    (void)state;
+    if (!is_here(&s))
+        skip();
+    begin(&w, &j, &s);
+    assert_int_equal(uvcc_net_listen(w.net[0], "tcp:127.0.0.1:0", NULL, &port), 0);
+    (void)snprintf(w.via[1][0], sizeof w.via[1][0], "tcp:127.0.0.1:%u", port);
+    memcpy(kept, w.tls, sizeof kept);
+    w.tls[0] = w.tls[1] = NULL;
+    world_add(&w, &j);
+    memcpy(w.tls, kept, sizeof kept);
+    world_until(&w, all_ready);
+    for (unsigned p = 0; p < UVCC_PARTIES; p++)
+        for (uint8_t q = 0; q < UVCC_PARTIES; q++) {
+            uvcc_net_peer at = {.size = sizeof at};
+            if (p == q)
+                continue;
+            assert_int_equal(uvcc_net_peer_info(w.net[p], w.hosts[0][p].s, q, &at), 0);
+            assert_int_equal(at.tls, p == 2 || q == 2);
+        }
+    end(&w, &j);
+    assert_int_equal(reads_aside, 0);
+    assert_int_equal(writes_aside, 0);
 }
 
 /* Sockets that take less than they are given: what is left of a write goes on where it ended. */
@@ -353,9 +402,142 @@ static void test_jobs_first(void **state) {
     }
 }
 
+/* ---- a full inbox ---- */
+
+typedef struct wire {
+    uvcc_net *net[2];
+    uvcc_link *l[2];
+    unsigned got; /* messages, at 0 */
+} wire;
+
+static void take_messages(void *user, uvcc_link *l, uint64_t now) {
+    wire *w = user;
+    uvcc_link_rx rx;
+    while (uvcc_link_poll_message(l, &rx) == 1) {
+        w->got++;
+        assert_int_equal(uvcc_link_accept(l, rx.token, now), 0);
+        assert_int_equal(uvcc_link_release(l, rx.token, now), 0);
+    }
+}
+
+/* Party 0, whose net has the hook, and party 1, which calls it. */
+static void wire_open(wire *w) {
+    char address[UVCC_NET_ADDRESS_BYTES];
+    *w = (wire){.got = 0};
+    for (unsigned i = 0; i < 2; i++) {
+        uvcc_net_config cfg;
+        uvcc_link_config c;
+        uint16_t port = 0;
+        uvcc_net_config_default(&cfg);
+        cfg.alloc = uvcc_host_allocator();
+        cfg.random = uvcc_host_random();
+        cfg.unsent_bytes = UINT32_MAX;
+        if (i == 0)
+            cfg.parallel = (uvcc_parallel){.run = run_here};
+        assert_int_equal(uvcc_net_new(&w->net[i], &cfg), 0);
+        if (i == 0) {
+            assert_int_equal(uvcc_net_listen(w->net[i], "tcp:127.0.0.1:0", NULL, &port), 0);
+            snprintf(address, sizeof address, "tcp:127.0.0.1:%u", port);
+        }
+        uvcc_link_config_default(&c);
+        c.alloc = uvcc_host_allocator();
+        c.random = uvcc_host_random();
+        c.me = (uint8_t)i;
+        c.peer = (uint8_t)!i;
+        c.sid_tag = 77;
+        c.keepalive_ns = UVCC_NEVER; /* nothing but the net makes it go on */
+        assert_int_equal(uvcc_link_new(&w->l[i], &c), 0);
+        assert_int_equal(uvcc_link_set_run(w->l[i], 1), 0);
+        assert_int_equal(uvcc_link_start(w->l[i], uvcc_host_now_ns()), 0);
+        const uvcc_net_link how = {.size = sizeof how,
+                                   .me = (uint8_t)i,
+                                   .peer = (uint8_t)!i,
+                                   .sid_tag = 77,
+                                   .address = i == 0 ? NULL : address,
+                                   .turn = take_messages,
+                                   .user = w};
+        assert_int_equal(uvcc_net_add_link(w->net[i], w->l[i], &how), 0);
+    }
+}
+
+static void wire_send(wire *w, uint32_t len) {
+    uvcc_link_msg *m = NULL;
+    const uint32_t ids[UVCC_MSG_MAX_CHUNKS] = {1, 2, 3, 4, 5, 6, 7, 8};
+    assert_int_equal(uvcc_link_msg_new(w->l[1], UVCC_FRAME_OPEN_BATCH, len, &m), 0);
+    memset(uvcc_link_msg_data(m), 7, len);
+    assert_int_equal(uvcc_link_send(w->l[1], m, 0, 1, ids, 0, uvcc_host_now_ns()), 0);
+}
+
+static void wire_turn(wire *w) {
+    for (unsigned i = 0; i < 2; i++)
+        assert_true(uvcc_net_turn(w->net[i]) >= 0);
+}
+
+static uint64_t bytes_of(const uvcc_net *n) {
+    uvcc_net_stats st;
+    uvcc_net_get_stats(n, &st);
+    return st.bytes_rx;
+}
+
+static int filled_fd; /* of the net that reads: where it hears that more has come */
+
+/* Reads until there is no room; what then stands in the socket came before the last event. */
+static ssize_t fill(int fd, uint8_t *bytes, size_t len) {
+    struct epoll_event gone[16];
+    const uint64_t until = uvcc_host_now_ns() + 60000ull * MS;
+    uint8_t more;
+    size_t got = 0;
+    while (got < len || __real_recv(fd, &more, 1, MSG_PEEK) != 1) {
+        const ssize_t n = got < len ? __real_recv(fd, bytes + got, len - got, 0) : 0;
+        got += n > 0 ? (size_t)n : 0;
+        assert_true(uvcc_net_turn(filler) >= 0);
+        assert_true(uvcc_host_now_ns() < until);
+    }
+    while (__real_epoll_wait(filled_fd, gone, 16, 0) > 0)
+        continue;
+    filled = true;
+    filler = NULL;
+    return (ssize_t)got;
+}
+
+/* What did not fit into an inbox is read though the system says no word of it any more. */
+static void test_full_inbox(void **state) {
+    wire w;
+    (void)state;
+    for (unsigned i = 0; i < FDS; i++)
+        has_inbox[i] = false;
+    filled = false;
+    wire_open(&w);
+    wire_send(&w, 1000);
+    const uint64_t until = uvcc_host_now_ns() + 60000ull * MS;
+    while (w.got == 0) {
+        wire_turn(&w);
+        assert_true(uvcc_host_now_ns() < until);
+    }
+    wire_send(&w, 6u << 20);
+    filler = w.net[1];
+    filled_fd = uvcc_net_fd(w.net[0]);
+    while (!filled) {
+        wire_turn(&w);
+        assert_true(uvcc_host_now_ns() < until);
+    }
+    const uint64_t came = bytes_of(w.net[0]);
+    assert_int_equal(uvcc_net_deadline(w.net[0]), 0);
+    assert_int_equal(uvcc_net_turn(w.net[0]), 1);
+    assert_true(bytes_of(w.net[0]) > came);
+    while (w.got < 2) {
+        wire_turn(&w);
+        assert_true(uvcc_host_now_ns() < until);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        uvcc_net_free(w.net[i]);
+        uvcc_link_free(w.l[i]);
+    }
+}
+
 /* ---- the back end's part ---- */
 
-enum { READABLE, EMPTY, ENDED, TAKES, FULL, GONE, PAIRS };
+enum { READABLE, EMPTY, ENDED, FILLED, FILLED_LONG, TAKES, FULL, GONE, PAIRS };
 
 /* What each says, and which bits it leaves, is as if it had been alone. */
 static void test_several(void **state) {
@@ -380,8 +562,11 @@ static void test_several(void **state) {
         iov[i] = (struct iovec){.iov_base = bytes[i], .iov_len = i < TAKES ? 100 : sizeof bytes[i]};
         part[i] = (uvcci_part){.src = &src[i], .write = i >= TAKES, .iov = &iov[i], .count = 1};
     }
+    iov[FILLED_LONG].iov_len = 20000;
     iov[TAKES].iov_len = 1000;
     assert_int_equal(write(other[READABLE], "0123456789", 10), 10);
+    assert_int_equal(write(other[FILLED], bytes[FULL], 150), 150);
+    assert_int_equal(write(other[FILLED_LONG], bytes[FULL], 30000), 30000);
     assert_int_equal(close(other[ENDED]), 0);
     assert_int_equal(close(other[GONE]), 0);
     const uint64_t calls = io.syscalls;
@@ -393,6 +578,10 @@ static void test_several(void **state) {
     assert_int_equal(part[EMPTY].rc, UVCC_ERR_AGAIN);
     assert_int_equal(src[EMPTY].ready, UVCCI_WRITE);
     assert_int_equal(part[ENDED].rc, 0);
+    assert_int_equal(part[FILLED].rc, 100);
+    assert_int_equal(src[FILLED].ready, UVCCI_READ | UVCCI_WRITE); /* there may be more */
+    assert_int_equal(part[FILLED_LONG].rc, 20000);
+    assert_int_equal(src[FILLED_LONG].ready, UVCCI_READ | UVCCI_WRITE);
     assert_int_equal(part[TAKES].rc, 1000);
     assert_int_equal(src[TAKES].ready, UVCCI_READ | UVCCI_WRITE);
     assert_true(part[FULL].rc > 0 && (size_t)part[FULL].rc < sizeof bytes[FULL]);
@@ -408,6 +597,75 @@ static void test_several(void **state) {
             (void)close(other[i]);
     }
     io.ops->close(&io);
+}
+
+/* ---- what goes side by side ---- */
+
+#define LARGE (1u << 20)
+
+typedef struct ready_row {
+    uint8_t state, ready;
+    bool holding;
+    uint8_t large;
+    size_t sent;
+    uint32_t parts; /* with one that has much to write */
+} ready_row;
+
+static uint32_t parts_asked;
+
+static void count_parts(uvcci_io *io, uvcci_part *part, uint32_t count, const uvcc_parallel *by) {
+    (void)io;
+    (void)by;
+    parts_asked = count;
+    for (uint32_t i = 0; i < count; i++)
+        part[i].rc = UVCC_ERR_AGAIN;
+}
+
+/* Of a connection that is up, what it holds and has room for, if that is much, and what is there
+ * to read: of one that came up anew, nothing that went with the one before. */
+static void test_ready(void **state) {
+    static const ready_row of[] = {
+        {UVCCI_CONN_UP, UVCCI_WRITE, true, 0, 0, 2},
+        {UVCCI_CONN_UP, UVCCI_WRITE, true, 0, LARGE - UVCCI_SIDE_BYTES, 2},
+        {UVCCI_CONN_UP, UVCCI_WRITE, true, 0, LARGE - UVCCI_SIDE_BYTES + 1, 0},
+        {UVCCI_CONN_UP, UVCCI_WRITE, false, 0, 0, 0},
+        {UVCCI_CONN_UP, 0, true, 0, 0, 0},
+        {UVCCI_CONN_LEAVING, UVCCI_WRITE, true, 0, 0, 0},
+        {UVCCI_CONN_UP, UVCCI_READ, false, 1, 0, 2},
+        {UVCCI_CONN_UP, UVCCI_READ, false, 0, 0, 0},
+        {UVCCI_CONN_UP, UVCCI_WRITE, false, 1, 0, 0},
+        {UVCCI_CONN_LEAVING, UVCCI_READ, false, 1, 0, 0},
+    };
+    static const uint8_t bytes[LARGE];
+    const uvcc_slice all = {.data = bytes, .len = LARGE};
+    const uvcci_io_ops ops = {.several = count_parts};
+    (void)state;
+    for (unsigned i = 0; i < sizeof of / sizeof of[0]; i++) {
+        uvcc_net n = {.cfg = {.alloc = uvcc_host_allocator(), .parallel = {.run = run_here}},
+                      .io = {.ops = &ops}};
+        uvcci_channel ch[2];
+        uvcci_conn c[2];
+        for (unsigned k = 0; k < 2; k++) {
+            const ready_row *r = k == 0 ? &of[0] : &of[i];
+            ch[k] = (uvcci_channel){.holding = r->holding,
+                                    .sent = r->sent,
+                                    .tx = {.slices = &all, .slice_count = 1, .total = LARGE}};
+            c[k] = (uvcci_conn){.src = {.kind = UVCCI_SOURCE_STREAM, .owner = &c[k]},
+                                .net = &n,
+                                .state = r->state,
+                                .ch = &ch[k],
+                                .large = r->large};
+            uvcci_io_ready(&n.io, &c[k].src, UVCCI_WRITE);
+            c[k].src.ready = r->ready;
+        }
+        parts_asked = 0;
+        uvcci_side_ready(&n);
+        assert_int_equal(parts_asked, of[i].parts);
+        assert_int_equal(c[0].has_out, of[i].parts != 0);
+        assert_int_equal(c[1].has_out, of[i].parts != 0 && of[i].ready == UVCCI_WRITE);
+        assert_int_equal(c[1].has_in, of[i].parts != 0 && of[i].ready == UVCCI_READ);
+        uvcci_net_give(&n, c[1].inbox, UVCCI_INBOX_BYTES);
+    }
 }
 
 /* ---- looking before sleeping ---- */
@@ -453,13 +711,36 @@ static void test_looks(void **state) {
         }
 }
 
+/* A look during which others had the processor until the wait is over is not followed by a sleep of
+ * what was to be left. */
+static void test_long_look(void **state) {
+    uvcc_net_config cfg;
+    uvcc_net *n = NULL;
+    (void)state;
+    uvcc_net_config_default(&cfg);
+    cfg.alloc = uvcc_host_allocator();
+    cfg.random = uvcc_host_random();
+    cfg.look_ns = MS;
+    assert_int_equal(uvcc_net_new(&n, &cfg), 0);
+    looked = slept = 0;
+    look_takes = 120000ull * MS;
+    assert_int_equal(uvcc_net_wait(n, uvcc_host_now_ns() + 60000ull * MS), 0);
+    look_takes = 0;
+    assert_true(looked != 0);
+    assert_int_equal(slept, 0);
+    uvcc_net_free(n);
+    ahead = 0;
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_side_by_side), cmocka_unit_test(test_small_sockets),
         cmocka_unit_test(test_many),         cmocka_unit_test(test_cut),
         cmocka_unit_test(test_pieces),       cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_jobs_first),   cmocka_unit_test(test_several),
-        cmocka_unit_test(test_looks),
+        cmocka_unit_test(test_looks),        cmocka_unit_test(test_long_look),
+        cmocka_unit_test(test_full_inbox),   cmocka_unit_test(test_one_peer_with_tls),
+        cmocka_unit_test(test_ready),
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);

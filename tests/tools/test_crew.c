@@ -5,8 +5,10 @@
 #include "crew.h"
 #include "support.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 #include <uvcc/link.h>
 
 enum { CALLERS = 3, ROUNDS = 100, MOST = 40, BYTES = 700000, STEP = 5, MESSAGES = 4 };
@@ -269,11 +271,63 @@ static void links_of_several_threads(void **state) {
     by_callers(3, drive_links);
 }
 
+/* ---- waiting ---- */
+
+static unsigned looks, sleeps; /* calls that wait for no time, and that would for some */
+static uint64_t slept_ns;      /* the last one */
+
+int __real_ppoll(struct pollfd *watched, nfds_t count, const struct timespec *t, const void *mask);
+int __wrap_ppoll(struct pollfd *watched, nfds_t count, const struct timespec *t, const void *mask);
+
+int __wrap_ppoll(struct pollfd *watched, nfds_t count, const struct timespec *t, const void *mask) {
+    const struct timespec none = {0};
+    const uint64_t ns = (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
+    looks += ns == 0;
+    sleeps += ns != 0;
+    slept_ns = ns != 0 ? ns : slept_ns;
+    return __real_ppoll(watched, count, &none, mask);
+}
+
+static void poll_with(const crew *c, int fd, uint64_t wait_ns) {
+    struct pollfd watched = {.fd = fd, .events = POLLIN};
+    looks = sleeps = 0;
+    slept_ns = 0;
+    crew_poll(c, &watched, 1, wait_ns);
+}
+
+/* With a crew it looks before it sleeps, and not where something is there. */
+static void polls_look(void **state) {
+    const uint64_t hour = UINT64_C(3600000000000);
+    int fds[2];
+    crew *w;
+    (void)state;
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(crew_new(&w, 0), 0);
+    poll_with(NULL, fds[0], hour);
+    assert_int_equal(looks, 0);
+    assert_int_equal(sleeps, 1);
+    assert_int_equal(slept_ns, hour);
+    poll_with(w, fds[0], hour);
+    assert_true(looks != 0);
+    assert_int_equal(sleeps, 1);
+    assert_true(slept_ns <= hour - CREW_LOOK_NS);
+    poll_with(w, fds[0], 0);
+    assert_int_equal(looks, 1);
+    assert_int_equal(sleeps, 0);
+    assert_int_equal(write(fds[1], "", 1), 1);
+    poll_with(w, fds[0], hour);
+    assert_int_equal(looks, 1);
+    assert_int_equal(sleeps, 0);
+    crew_free(w);
+    (void)close(fds[0]);
+    (void)close(fds[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_piece_once),          cmocka_unit_test(more_than_a_place_has),
         cmocka_unit_test(more_callers_than_places), cmocka_unit_test(sized_by_cores),
         cmocka_unit_test(sessions_share_it),        cmocka_unit_test(nets_share_it),
-        cmocka_unit_test(links_of_several_threads)};
+        cmocka_unit_test(links_of_several_threads), cmocka_unit_test(polls_look)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

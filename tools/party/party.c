@@ -4,7 +4,6 @@
  * The workers of a process go through the steps together: none agrees to a step before all have on
  * the disk what must be there before. So there is always a step of which all workers of all parties
  * have a checkpoint, whoever is killed when. */
-#define _GNU_SOURCE /* ppoll */
 #include "party.h"
 
 #include <errno.h>
@@ -599,14 +598,11 @@ static void wait_for_work(party *p) {
     const uint64_t page = p->figures.page != NULL ? status_deadline(p->figures.page) : UVCC_NEVER;
     const uint64_t at = net < page ? net : page;
     const uint64_t until = at < now + TICK_NS ? at : now + TICK_NS;
-    const uint64_t wait = until > now ? until - now : 0;
-    const struct timespec timeout = {.tv_sec = (time_t)(wait / NS_PER_S),
-                                     .tv_nsec = (long)(wait % NS_PER_S)};
     const figures_wait what = figures_waits(p, now);
     struct pollfd watched[] = {
         {.fd = uvcc_net_fd(p->net), .events = POLLIN},
         {.fd = p->figures.page != NULL ? status_fd(p->figures.page) : -1, .events = POLLIN}};
-    (void)ppoll(watched, sizeof watched / sizeof watched[0], &timeout, NULL);
+    crew_poll(p->crew, watched, sizeof watched / sizeof watched[0], until > now ? until - now : 0);
     const uint64_t after = uvcc_host_now_ns();
     figures_waited(p, what, after - now);
     if (p->figures.page != NULL)
