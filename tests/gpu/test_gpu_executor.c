@@ -210,7 +210,7 @@ static void copies_are_within_budgets(void **state) {
     free(to);
 }
 
-/* The process has so many bytes of memory that are there. */
+/* The process has so many bytes of memory that are there; a sanitizer's beside them tell nothing. */
 static size_t resident_bytes(void) {
     unsigned long pages = 0;
     FILE *f = fopen("/proc/self/statm", "r");
@@ -246,13 +246,13 @@ static void pages_are_there_before_they_are_pinned(void **state) {
         memset(q, 1, ODD);
         const size_t grown = fake_pinned_bytes() - pinned;
         assert_int_equal(fake_pages_bytes(), all[i] == FAKE_PINS_THERE ? grown : 0);
-        assert_true(resident_bytes() - before < grown + (16 << 20));
+        assert_true(SANITIZED || resident_bytes() - before < grown + (16 << 20));
         al.free(al.user, p, MANY_BYTES, UVCC_MEM_WIRE);
         al.free(al.user, q, ODD, UVCC_MEM_WIRE);
         al.free(al.user, s, 64, UVCC_MEM_WIRE);
         uvcc_gpu_free(x);
         assert_int_equal(fake_pinned_bytes(), 0);
-        assert_true(resident_bytes() < before + (16 << 20));
+        assert_true(SANITIZED || resident_bytes() < before + (16 << 20));
     }
     fake_pin(FAKE_PINS_THERE);
 }

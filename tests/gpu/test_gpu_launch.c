@@ -254,8 +254,9 @@ static void large_tasks(void **state) {
                          all[i].entry_bytes != 0 ? all[i].entry_bytes : 4);
 }
 
-/* The largest table that is by bits takes the most shared memory of all kernels. So many elements are
- * one for each thread of a multiprocessor: with fewer, threads share them, and bytes are multiplied.
+/* The largest table that is by bits takes the most shared memory of all kernels. So many elements
+ * are one for each thread of a multiprocessor: with fewer, threads share them, and bytes are
+ * multiplied.
  */
 static void largest_table_by_bits(void **state) {
     static const uint32_t counts[BLOCKS] = {170, 33, 130};
