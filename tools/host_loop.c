@@ -470,9 +470,11 @@ static int agree(host *h, host_worker *w, unsigned p) {
         me->offers = rc == UVCC_ERR_AGAIN;
         if (rc == UVCC_ERR_AGAIN || rc == UVCC_ERR_ABORTED)
             break; /* its event says why */
+        me->agreed += rc == 0;
+        if (h->goal.status != EXIT_DONE) /* another's, meanwhile: one error is enough */
+            return h->goal.status;
         if (rc != 0)
             return refused(h, me->session, step, rc);
-        me->agreed++;
     }
     return EXIT_DONE;
 }

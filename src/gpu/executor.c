@@ -22,7 +22,7 @@ enum {
     KEPT_BYTES = 256 << 20,  /* of copies of messages, at most, */
     KEPT_PART = 32,          /* and of what the executor may take of the device */
     MARK_BYTES = 64,         /* a mark is alone in its line */
-    SHARED_LEAST = 150 << 10 /* shared memory of a kernel that draws pads, tables.cuh */
+    SHARED_LEAST = 154 << 10 /* shared memory of FN_TABLE's kernel, which has the most */
 };
 #define SECOND_NS           ((uint64_t)1000000000)
 #define DEFAULT_DEADLINE_NS (600 * SECOND_NS)

@@ -65,15 +65,22 @@ static cudaError_t tell(cudaError_t e) {
     return e;
 }
 
-/* Where kernels have it under the address that threads have, as all pinned memory here. */
-static bool pin(void *pages, size_t bytes) {
+/* What CUDA does not let go it may have for ever: pages that it may have stay where they are. */
+static bool unpin(void *pages) {
+    return tell(cudaHostUnregister(pages)) == cudaSuccess;
+}
+
+/* Where kernels have it under the address that threads have, as all pinned memory here. Pages that
+ * CUDA may have all the same are nobody's any more: *pages is NULL. */
+static bool pin(uint8_t **pages, size_t bytes) {
     void *there = NULL;
-    if (tell(cudaHostRegister(pages, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped)) !=
+    if (tell(cudaHostRegister(*pages, bytes, cudaHostRegisterPortable | cudaHostRegisterMapped)) !=
         cudaSuccess)
         return false;
-    if (tell(cudaHostGetDevicePointer(&there, pages, 0)) == cudaSuccess && there == pages)
+    if (tell(cudaHostGetDevicePointer(&there, *pages, 0)) == cudaSuccess && there == *pages)
         return true;
-    (void)cudaHostUnregister(pages);
+    if (!unpin(*pages))
+        *pages = NULL;
     return false;
 }
 
@@ -89,7 +96,7 @@ static void *from_cuda(const uvcci_gpu_pool *p, size_t bytes, size_t left) {
 
 static void to_cuda(const uvcci_gpu_pool *p, const uvcci_gpu_pool_chunk *c) {
     if (c->pages) {
-        if (cudaHostUnregister(c->at) == cudaSuccess) /* else CUDA may have it for ever */
+        if (unpin(c->at))
             uvcci_gpu_pages_give(c->at, c->bytes);
     } else if (p->pinned) {
         (void)cudaFreeHost(c->at);
@@ -158,7 +165,7 @@ static bool grow_by(uvcci_gpu_pool *p, size_t bytes, unsigned class, size_t left
     uint8_t *pages = p->pinned ? uvcci_gpu_pages_take(bytes) : NULL;
     if (p->hook != NULL)
         p->hook(p->hook_user, false);
-    const bool pinned = pages != NULL && pin(pages, bytes); /* it may take long: no lock */
+    const bool pinned = pages != NULL && pin(&pages, bytes); /* it may take long: no lock */
     uint8_t *at = pinned ? pages : from_cuda(p, bytes, left);
     if (p->hook != NULL)
         p->hook(p->hook_user, true);

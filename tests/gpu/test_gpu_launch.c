@@ -74,7 +74,7 @@ static void hashes(void **state) {
 
 /* ---- beside the portable kernels ---- */
 
-enum { BLOCKS = 3, WORDS = 64, BYTES = 2048, ENTRIES = 5000, OUTS = 8, ODD = 3 };
+enum { BLOCKS = 3, WORDS = 64, BYTES = 2048, ENTRIES = 10240, OUTS = 8, ODD = 3 };
 
 typedef struct large {
     uvcc_task t;
@@ -223,8 +223,8 @@ static void large_tasks(void **state) {
         TABLE_FN(2, .bits = 6, .entry_count = 64, .first = 1),
         TABLE_FN(2, .bits = 43, .entry_count = 130, .first = 77),
         TABLE_FN(3, .bits = 11, .entry_count = 256),
-        FEW_FN(FN_TABLE, .bits = 16, .entry_count = ENTRIES, .first = 77),
-        FEW_FN(FN_TABLE, .bits = 16, .entry_count = ENTRIES - 31, .shift = 30),
+        FEW_FN(FN_TABLE, .bits = 16, .entry_count = 5000, .first = 77),
+        FEW_FN(FN_TABLE, .bits = 16, .entry_count = 5000 - 31, .shift = 30),
         FN(FN_BEST, .bits = 1),
         FEW_FN(FN_BEST, .bits = 1),
         FEW_FN(FN_MULTISCALE, .bits = 12, .shift = 3, .first = 7, .word_count = 9 * 7 * 4),
@@ -252,6 +252,18 @@ static void large_tasks(void **state) {
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         same_as_portable(&all[i].t, &all[i].fn, all[i].few ? few : many,
                          all[i].entry_bytes != 0 ? all[i].entry_bytes : 4);
+}
+
+/* The largest table that is by bits takes the most shared memory of all kernels. So many elements
+ * are one for each thread of a multiprocessor: with fewer, threads share them, and bytes are
+ * multiplied.
+ */
+static void largest_table_by_bits(void **state) {
+    static const uint32_t counts[BLOCKS] = {170, 33, 130};
+    static const uvcc_task t = {.kind = UVCC_TASK_FN_TABLE, .call = 9};
+    static const uvcc_fn_args fn = {.bits = 14, .entry_count = ENTRIES, .first = 77};
+    (void)state;
+    same_as_portable(&t, &fn, counts, 2);
 }
 
 /* ---- tasks without blocks ---- */
@@ -388,6 +400,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(maps_in_place),
         cmocka_unit_test(hashes),
         cmocka_unit_test(large_tasks),
+        cmocka_unit_test(largest_table_by_bits),
         cmocka_unit_test(products),
         cmocka_unit_test(aligned_hashes),
         cmocka_unit_test(narrow_products_are_aligned),

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "host_loop.h"
@@ -43,6 +44,8 @@ typedef struct command {
     const char *record;
     double drop;
     bool profile;
+    bool bad_entry; /* no step can be opened */
+    atomic_uint refused;
     bool notes_threads;
     pthread_t thread[WORKERS][UVCC_PARTIES]; /* that ran the session's first job */
     bool noted[WORKERS][UVCC_PARTIES];
@@ -95,10 +98,9 @@ static int make_program(void *user, const host_worker *w, uvcc_program **out) {
 }
 
 static int entry_of(void *user, const host_worker *w, uint32_t step) {
-    (void)user;
     (void)w;
     (void)step;
-    return 0;
+    return ((const command *)user)->bad_entry ? ELEMS : 0;
 }
 
 static bool may_run_ahead(void *user, uint32_t step) {
@@ -150,12 +152,23 @@ static void note_thread(void *user, const uvcc_job *job, bool done) {
     c->thread[w][p] = pthread_self();
 }
 
+/* Until another session says something too. */
+static void wait_for_another(void *user, uvcc_log_level level, const char *line) {
+    command *c = user;
+    (void)level;
+    (void)line;
+    (void)atomic_fetch_add(&c->refused, 1);
+    while (atomic_load(&c->refused) < 2)
+        (void)sched_yield();
+}
+
 static void configure(void *user, const host_worker *w, unsigned party, uvcc_config *session,
                       uvcc_cpu_config *executor) {
     command *c = user;
     (void)w;
     (void)party;
-    (void)session;
+    if (c->bad_entry && mode == RUN_PARTIES_THREADS)
+        session->log = (uvcc_logger){wait_for_another, c};
     if (!c->notes_threads)
         return;
     executor->job = note_thread;
@@ -318,6 +331,23 @@ static void ends_by_errors(void **state) {
     fails(&c, 1, EXIT_FAILED, "party 1 stopped: ");
     c = (command){.abort_at = 1};
     fails(&c, 2, EXIT_FAILED, "party 1, worker r1 s0 t0 stopped: ");
+}
+
+/* Where sessions open their steps side by side, several may refuse one: the first says so. */
+static void says_one_error(void **state) {
+    (void)state;
+    command c = {.bad_entry = true};
+    assert_int_equal(open_job(&c, 1), EXIT_DONE);
+    assert_int_equal(host_ready(&c.host), EXIT_DONE);
+    const int kept = hear();
+    const int was = host_run(&c.host, 1, true);
+    char *said = heard(kept);
+    assert_int_equal(was, EXIT_FAILED);
+    const char *first = strstr(said, "a step was refused");
+    if (first == NULL || strstr(first + 1, "a step was refused") != NULL)
+        fail_msg("it says: %s", said);
+    free(said);
+    assert_int_equal(host_end(&c.host), EXIT_DONE);
 }
 
 /* A party that agrees to nothing keeps the others waiting for ever, and that is seen. */
@@ -633,6 +663,7 @@ int main(void) {
         BOTH(several_workers),
         BOTH(thread_for_each),
         BOTH(ends_by_errors),
+        BOTH(says_one_error),
         BOTH(sees_that_nothing_moves),
         BOTH(memory_ends),
         cmocka_unit_test(too_many_workers),

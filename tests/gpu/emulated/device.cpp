@@ -24,7 +24,7 @@ enum { WARP = 32, THREADS_MOST = 1024, STACK = 64 << 10, LINE_MOST = 65535 };
  * of it for each block. */
 enum {
     PLAIN_SHARED = 48 << 10,
-    SHARED_LEAST = 150 << 10,
+    SHARED_LEAST = 154 << 10,
     SHARED_ALL = 228 << 10,
     BLOCK_OWN = 1024
 };

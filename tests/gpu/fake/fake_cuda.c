@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "../host_kernels.h"
 #include "gpu/launch.h"
@@ -121,6 +122,19 @@ size_t fake_pages_bytes(void) {
             bytes += fake.memory[i].bytes;
     (void)pthread_mutex_unlock(&fake.lock);
     return bytes;
+}
+
+bool fake_pages_go(void) {
+    bool mapped = true;
+    (void)pthread_mutex_lock(&fake.lock);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        if (fake.memory[i].at != NULL && fake.memory[i].of_host) {
+            mapped &= msync(fake.memory[i].at, fake.memory[i].bytes, MS_ASYNC) == 0;
+            (void)munmap(fake.memory[i].at, fake.memory[i].bytes);
+            fake.memory[i].at = NULL;
+        }
+    (void)pthread_mutex_unlock(&fake.lock);
+    return mapped;
 }
 
 static bool has(const uint8_t *in, size_t room, const void *bytes, size_t len) {
@@ -294,13 +308,15 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags) {
 }
 
 cudaError_t cudaHostUnregister(void *p) {
+    if (fake.pins == FAKE_PINS_KEPT)
+        return cudaErrorLaunchFailure;
     forget(p, true);
     return cudaSuccess;
 }
 
 cudaError_t cudaHostGetDevicePointer(void **there, void *p, unsigned flags) {
     (void)flags;
-    *there = fake.pins == FAKE_PINS_ELSEWHERE ? (uint8_t *)p + 4096 : p;
+    *there = fake.pins == FAKE_PINS_THERE ? p : (uint8_t *)p + 4096;
     return cudaSuccess;
 }
 

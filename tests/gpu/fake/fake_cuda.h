@@ -24,11 +24,14 @@ void fake_block(fake_call c);
 typedef enum fake_pins {
     FAKE_PINS_THERE,     /* kernels have it where it is */
     FAKE_PINS_ELSEWHERE, /* ... at another address */
+    FAKE_PINS_KEPT,      /* the same, and the device does not let it go */
     FAKE_PINS_NOT        /* it is refused */
 } fake_pins;
 void fake_pin(fake_pins how);
 /* Memory that is the host's own, of fake_pinned_bytes(). */
 size_t fake_pages_bytes(void);
+/* The device lets all of that go. Whether all of it was still mapped, or was none. */
+bool fake_pages_go(void);
 /* Kernels that are launched from now on never end, and nothing behind them; 0: they do again, those
  * before stay. An hour passes when so many jobs hang, and the thread that said this has looked at
  * the clock, as it does when it waits for a job. */
