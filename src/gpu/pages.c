@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { LARGE_PAGE = 2 << 20 };
 
@@ -27,7 +28,8 @@ void *uvcci_gpu_pages_take(size_t bytes) {
     if (all == MAP_FAILED)
         return NULL;
     const size_t before = (LARGE_PAGE - (uintptr_t)all % LARGE_PAGE) % LARGE_PAGE;
-    const size_t page = 4096, end = (before + bytes + page - 1) / page * page;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t end = (before + bytes + page - 1) / page * page;
     if (before != 0)
         (void)munmap(all, before);
     if (end < bytes + LARGE_PAGE)

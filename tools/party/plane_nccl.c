@@ -70,6 +70,10 @@ static int make(nccl_plane *p, const plane_config *c) {
                                   *p->logged != '\0' ? p->logged : uvcc_error_text(rc));
 }
 
+static bool has_failed(const nccl_plane *p) {
+    return p->told || plane_mpi.why(p->mpi, NULL) != NULL;
+}
+
 /* Whoever is not there in time has failed: what it says later finds nobody who hears it. Nothing
  * is heard any more before there is nothing to hear it. */
 static void end_nccl(nccl_plane *p) {
@@ -78,7 +82,7 @@ static void end_nccl(nccl_plane *p) {
         return;
     interrupt_within(INTERRUPT_PLANE_S);
     p->lib->close(p->nccl);
-    for (unsigned ms = 0; ms < OVER_MS && !p->told && p->lib->over(p->nccl) != 1; ms++)
+    for (unsigned ms = 0; ms < OVER_MS && !has_failed(p) && p->lib->over(p->nccl) != 1; ms++)
         (void)nanosleep(&pause, NULL);
     if (p->lib->over(p->nccl) != 1)
         p->lib->fail(p->nccl, 0, "other workers did not take their part of it down");
