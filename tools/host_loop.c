@@ -438,11 +438,10 @@ static int refused(const host *h, const uvcc_session *s, uint32_t step, int rc) 
  * alone, as in every other call. */
 static int open_step(host *h, const host_worker *w, uvcc_session *s, uint32_t step,
                      uint32_t entry) {
-    const bool locked = h->threads != NULL;
-    if (locked)
+    if (h->threads != NULL)
         (void)pthread_mutex_unlock(&h->lock);
     const int rc = uvcc_session_step(s, step, entry, host_now(h, w));
-    if (locked)
+    if (h->threads != NULL)
         (void)pthread_mutex_lock(&h->lock);
     return rc;
 }
