@@ -56,7 +56,8 @@ typedef struct uvcc_gpu_config {
      * right after, with `done`; may be NULL. What it waits counts as CUDA's time. With several
      * devices in a process it is for uvcc_nccl_pause() and uvcc_nccl_resume() of <uvcc/nccl.h>;
      * uvcc_gpu_new() and uvcc_gpu_free() are the host's to call between them. Must not call this
-     * library. */
+     * library. With it, pinned memory is pages that are made before it is called: CUDA keeps
+     * other threads from their devices while it makes some. */
     void (*memory)(void *user, bool done);
     void *memory_user;
 } uvcc_gpu_config;

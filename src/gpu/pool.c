@@ -162,7 +162,8 @@ static bool grow_by(uvcci_gpu_pool *p, size_t bytes, unsigned class, size_t left
     (void)pthread_mutex_unlock(&p->lock);
     if (!may)
         return false;
-    uint8_t *pages = p->pinned ? uvcci_gpu_pages_take(bytes) : NULL;
+    /* With several devices in the process others are kept from theirs, too. */
+    uint8_t *pages = p->pinned && p->hook != NULL ? uvcci_gpu_pages_take(bytes) : NULL;
     if (p->hook != NULL)
         p->hook(p->hook_user, false);
     const bool pinned = pages != NULL && pin(&pages, bytes); /* it may take long: no lock */

@@ -210,6 +210,18 @@ static void copies_are_within_budgets(void **state) {
     free(to);
 }
 
+static void on_growth(void *user, bool done) {
+    (void)user;
+    (void)done;
+}
+
+/* Of a process with several devices. */
+static uvcc_gpu *open_of_several(void) {
+    uvcc_gpu_config cfg = card_config();
+    cfg.memory = on_growth;
+    return card_open(&cfg);
+}
+
 /* The process has so many bytes of memory that are there; a sanitizer's beside them tell nothing.
  */
 static size_t resident_bytes(void) {
@@ -222,8 +234,8 @@ static size_t resident_bytes(void) {
 }
 
 /* Messages' memory is pages that are there before CUDA pins them, so that it has little to do while
- * it keeps others from the device; or CUDA's own, where it does not pin them where they are. None
- * are kept either way. */
+ * it keeps others from their devices; or CUDA's own, where it does not pin them where they are.
+ * None are kept either way. */
 static void pages_are_there_before_they_are_pinned(void **state) {
     enum { MANY_BYTES = 48 << 20, ODD = (20 << 20) + 12345 };
     static const fake_pins all[] = {FAKE_PINS_THERE, FAKE_PINS_ELSEWHERE, FAKE_PINS_NOT};
@@ -233,7 +245,7 @@ static void pages_are_there_before_they_are_pinned(void **state) {
 #endif
     for (unsigned i = 0; i < 3; i++) {
         fake_pin(all[i]);
-        uvcc_gpu *x = open_one();
+        uvcc_gpu *x = open_of_several();
         const uvcc_allocator al = uvcc_gpu_allocator(x);
         const size_t before = resident_bytes(), pinned = fake_pinned_bytes();
         assert_int_equal(fake_pages_bytes(), 0);
@@ -263,13 +275,26 @@ static int pin_as_ever(void **state) {
     return 0;
 }
 
+/* With one device it is CUDA's own. */
+static void pages_of_one_device_are_cudas(void **state) {
+    enum { SOME_BYTES = 20 << 20 };
+    (void)state;
+    uvcc_gpu *x = open_one();
+    const uvcc_allocator al = uvcc_gpu_allocator(x);
+    void *p = al.alloc(al.user, SOME_BYTES, UVCC_MEM_WIRE);
+    assert_non_null(p);
+    assert_int_equal(fake_pages_bytes(), 0);
+    al.free(al.user, p, SOME_BYTES, UVCC_MEM_WIRE);
+    uvcc_gpu_free(x);
+}
+
 /* What the device may write to is not unmapped: something else would lie there next. */
 static void pages_that_are_kept_stay(void **state) {
     enum { SOME_BYTES = 20 << 20 };
     (void)state;
     for (unsigned i = 0; i < 2; i++) { /* when it is taken, and at the end */
         fake_pin(i == 0 ? FAKE_PINS_KEPT : FAKE_PINS_THERE);
-        uvcc_gpu *x = open_one();
+        uvcc_gpu *x = open_of_several();
         const uvcc_allocator al = uvcc_gpu_allocator(x);
         uint8_t *p = al.alloc(al.user, SOME_BYTES, UVCC_MEM_WIRE);
         assert_non_null(p);
@@ -897,6 +922,7 @@ int main(void) {
         cmocka_unit_test(what_is_read_is_not_written),
         cmocka_unit_test(copies_are_within_budgets),
         cmocka_unit_test_teardown(pages_are_there_before_they_are_pinned, pin_as_ever),
+        cmocka_unit_test(pages_of_one_device_are_cudas),
         cmocka_unit_test_teardown(pages_that_are_kept_stay, pin_as_ever),
         cmocka_unit_test(memory_of_a_device_is_refused),
         cmocka_unit_test(memory_that_is_lent),
